@@ -1,0 +1,82 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrorCode classes what a caller of storage can act on.
+type ErrorCode int
+
+// The codes, and in parentheses what the registry makes of them for a client.
+const (
+	// ErrCodeKeyNotFound (404): there is no such object.
+	ErrCodeKeyNotFound ErrorCode = iota + 1
+	// ErrCodeKeyExists (409 AlreadyExists): Create found an object.
+	ErrCodeKeyExists
+	// ErrCodeResourceVersionConflicts (409 Conflict): a precondition on the
+	// resourceVersion did not hold.
+	ErrCodeResourceVersionConflicts
+	// ErrCodeInvalidObj (409 Conflict): a precondition on the uid did not hold.
+	ErrCodeInvalidObj
+	// ErrCodeUnreachable (503, Retry-After): the storage does not answer.
+	ErrCodeUnreachable
+	// ErrCodeTimeout (504): the storage did not answer in time; a write may have happened.
+	ErrCodeTimeout
+	// ErrCodeResourceVersionTooLarge (504 Timeout, cause ResourceVersionTooLarge,
+	// Retry-After 1): the revision asked for is in the future.
+	ErrCodeResourceVersionTooLarge
+	// ErrCodeExpired (410 Expired): the revision or token asked for is compacted.
+	// Continue may hold a token that goes on inconsistently.
+	ErrCodeExpired
+	// ErrCodeBadContinue (400): the continue token is not one of ours.
+	ErrCodeBadContinue
+	// ErrCodeBadResourceVersion (400): not a number.
+	ErrCodeBadResourceVersion
+	// ErrCodeTooLarge (413): the object is larger than the storage takes.
+	ErrCodeTooLarge
+	// ErrCodeNotReady (429, Retry-After): a cache is being filled.
+	ErrCodeNotReady
+	// ErrCodeCorruptObj (500): a stored object cannot be read.
+	ErrCodeCorruptObj
+	// ErrCodeNoSpace (507 mapped to 500 with a clear text): the database is full.
+	ErrCodeNoSpace
+)
+
+// Error is an error that its caller can act on.
+type Error struct {
+	Code            ErrorCode
+	Key             string
+	ResourceVersion uint64
+	// Continue: see ErrCodeExpired.
+	Continue string
+	Message  string
+	// Err is the cause, where there is one.
+	Err error
+}
+
+func (e *Error) Error() string {
+	text := e.Message
+	if text == "" && e.Err != nil {
+		text = e.Err.Error()
+	}
+	if e.Key == "" {
+		return text
+	}
+	return fmt.Sprintf("key %q: %s", e.Key, text)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf returns the code of err, 0 where it has none.
+func CodeOf(err error) ErrorCode {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return 0
+}
+
+// IsNotFound reports whether err says that there is no such object.
+func IsNotFound(err error) bool { return CodeOf(err) == ErrCodeKeyNotFound }

@@ -1,0 +1,166 @@
+// Package storage is the leaf that says what keeps objects: rows of canonical
+// JSON under a key, ordered by resourceVersion. server/storage/etcd3 implements it
+// over etcd and server/storage/cacher over another Interface, from memory;
+// server/storage/storagetest is the suite that both pass.
+package storage
+
+import (
+	"context"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Row is one stored object.
+type Row struct {
+	// Key is the whole key, e.g. /registry/apps/deployments/default/web.
+	Key string
+	// Value is the object as it is served: canonical JSON whose
+	// metadata.resourceVersion is ResourceVersion. It is shared and must not be
+	// written to. A nil Value means that there is no such object.
+	Value []byte
+	// ResourceVersion is the revision of the last write of the row.
+	ResourceVersion uint64
+}
+
+// Codec turns what is served into what is stored and back.
+type Codec interface {
+	// Encode returns the bytes to store for a served object: the same JSON
+	// without metadata.resourceVersion.
+	Encode(served []byte) ([]byte, error)
+	// Decode returns the served object: the stored JSON with
+	// metadata.resourceVersion set to rv. It may bring the object up to its
+	// current schema. It must not keep or change stored.
+	Decode(stored []byte, rv uint64) ([]byte, error)
+}
+
+// UpdateFunc computes a new value from the current row. It is called again with
+// a fresher row when another write came first, so it must have no side effects.
+// The row's Value is nil when the object does not exist and IgnoreNotFound is set.
+// ttl in seconds; 0 means that the object does not expire.
+type UpdateFunc func(current Row) (value []byte, ttl uint64, err error)
+
+// GetOptions says how fresh a Get must be.
+type GetOptions struct {
+	// IgnoreNotFound returns a Row without Value instead of a NotFound error.
+	IgnoreNotFound bool
+	// ResourceVersion: "" the most recent, "0" any, N at least N.
+	ResourceVersion string
+}
+
+// UpdateOptions go with GuaranteedUpdate.
+type UpdateOptions struct {
+	// IgnoreNotFound lets the UpdateFunc create the object.
+	IgnoreNotFound bool
+	Preconditions  *Preconditions
+	// Cached, where its Value is not nil, is a guess at the current row. It is
+	// tried first; before an error that rests on it is returned, the row is read again.
+	Cached Row
+}
+
+// DeleteOptions go with Delete.
+type DeleteOptions struct {
+	Preconditions *Preconditions
+	// Validate is called with the live row before it is deleted.
+	Validate func(ctx context.Context, current Row) error
+	// Cached as in UpdateOptions.
+	Cached Row
+}
+
+// Preconditions must hold for the live object when it is written.
+type Preconditions struct {
+	UID             *types.UID
+	ResourceVersion *string
+}
+
+// ListOptions say which rows a GetList or a Watch concerns and how fresh they must be.
+// The table in SEMANTICS of resourceVersion and its match is implemented behind
+// this interface, not in front of it.
+type ListOptions struct {
+	ResourceVersion      string
+	ResourceVersionMatch metav1.ResourceVersionMatch
+	Predicate            SelectionPredicate
+	// Recursive: key is a prefix that ends with "/", else the exact key of one object.
+	Recursive bool
+	// SendInitialEvents is for Watch only: ADDED for the state, then a bookmark
+	// that ends it.
+	SendInitialEvents *bool
+	// Progress asks a Watch for bookmarks now and then.
+	Progress bool
+}
+
+// List is the answer to GetList.
+type List struct {
+	Rows            []Row
+	ResourceVersion uint64
+	// Continue is the token of the next page, "" at the end.
+	Continue string
+	// RemainingItemCount is set where it is known.
+	RemainingItemCount *int64
+}
+
+// Interface keeps the objects of one or several resources. All methods are safe
+// for concurrent use. Errors are *Error where the caller can act on them.
+type Interface interface {
+	// Create stores a new object: ErrCodeKeyExists when the key is taken.
+	// ttl in seconds; 0 means that it does not expire.
+	Create(ctx context.Context, key string, value []byte, ttl uint64) (Row, error)
+	// Get returns one object.
+	Get(ctx context.Context, key string, opts GetOptions) (Row, error)
+	// GetList returns the objects below a prefix, or the one of a key, in the order of their keys.
+	GetList(ctx context.Context, key string, opts ListOptions) (List, error)
+	// GuaranteedUpdate calls update with the current row until its result could be
+	// stored on exactly that row. A result that equals the current value is not
+	// written and leaves the resourceVersion.
+	GuaranteedUpdate(ctx context.Context, key string, opts UpdateOptions, update UpdateFunc) (Row, error)
+	// Delete removes an object and returns its last state; the Row's ResourceVersion
+	// (and the one in its Value) is the revision of the deletion.
+	Delete(ctx context.Context, key string, opts DeleteOptions) (Row, error)
+	// Watch returns the events after opts.ResourceVersion. "" and "0" mean the
+	// current state as ADDED events, then what follows.
+	Watch(ctx context.Context, key string, opts ListOptions) (Watcher, error)
+	// GetCurrentResourceVersion returns a revision that is at least that of every write that was
+	// acknowledged before the call.
+	GetCurrentResourceVersion(ctx context.Context) (uint64, error)
+	// Count returns how many objects are stored below a prefix.
+	Count(ctx context.Context, prefix string) (int64, error)
+	// RequestWatchProgress asks that every watch soon learns the current revision.
+	RequestWatchProgress(ctx context.Context) error
+	// ReadinessCheck returns nil when reads are served.
+	ReadinessCheck() error
+}
+
+// EventType says what happened to an object, as its watcher sees it.
+type EventType string
+
+// The types of events, spelled as on the wire.
+const (
+	Added    EventType = "ADDED"
+	Modified EventType = "MODIFIED"
+	Deleted  EventType = "DELETED"
+	Bookmark EventType = "BOOKMARK"
+)
+
+// Event is one change of one object, or a bookmark.
+type Event struct {
+	Type EventType
+	// Row is the object: after the change, or for Deleted its last state with
+	// the revision of the deletion. For a Bookmark only ResourceVersion is set.
+	Row Row
+	// Prev is the object before the change, where the storage knows it. The cacher needs it
+	// from what it stands on and need not give it.
+	Prev Row
+	// InitialEventsEnd marks the bookmark that ends the initial events.
+	InitialEventsEnd bool
+}
+
+// Watcher is a cursor on a stream of events. It is used by one goroutine, apart from Stop.
+type Watcher interface {
+	// Next returns the next events, in order, at least one. It waits until there
+	// is one, ctx is done (its error), or the stream is over: io.EOF after a clean
+	// end, *Error (ErrCodeExpired: the watcher fell too far behind; it must list again) otherwise.
+	// The slice is valid until the next call; the rows are shared.
+	Next(ctx context.Context) ([]Event, error)
+	// Stop ends the stream and frees what it holds. It may be called more than once.
+	Stop()
+}
