@@ -1,0 +1,88 @@
+package abi
+
+// Exports of a guest.
+const (
+	ExportMemory     = "memory"        // its linear memory
+	ExportInitialize = "_initialize"   // func(), optional
+	ExportMarker     = "weir_abi_v1"   // func(), never called
+	ExportDescribe   = "weir_describe" // func() i32, a Status
+	ExportInvoke     = "weir_invoke"   // func(op i32) i32, a Status
+	// ExportMarkerPrefix begins the marker of every version.
+	ExportMarkerPrefix = "weir_abi_v"
+)
+
+// Imports of a guest. All parameters and results are i32.
+const (
+	ImportModule = "weir.v1"
+
+	// ImportRead is read(slot, off, buf, cap): the slot's bytes from off
+	// on, under the buffer rule. ENOENT: the slot is absent in this call.
+	// EINVAL: no such input slot, or off is beyond its end.
+	ImportRead = "read"
+	// ImportQuery is query(slot, path, path_len, buf, cap): the canonical
+	// JSON of the value at a path of an input slot, under the buffer rule.
+	// The path is members and indexes, `spec.containers[0].image` or
+	// `metadata.labels['app.kubernetes.io/name']`; with a wildcard,
+	// `spec.containers[*].image`, the answer is the JSON array of all
+	// matches, empty if there are none. An empty path is the whole slot.
+	// ENOENT: the slot or the path is absent. EINVAL: no such slot, or the
+	// path does not parse. E2BIG: the path exceeds MaxPathBytes.
+	ImportQuery = "query"
+	// ImportWrite is write(slot, ptr, len): replaces an output slot and
+	// returns len. E2BIG: over the slot's limit. EINVAL: no such output
+	// slot, or not one of this op. Either makes the whole call fail as bad
+	// output, whatever the guest does next.
+	ImportWrite = "write"
+	// ImportLog is log(level, ptr, len): one line for the server's log;
+	// returns the number of bytes kept. Lines over MaxLogLineBytes are
+	// cut, lines over MaxLogBytes a call are dropped.
+	ImportLog = "log"
+)
+
+// ReservedPrefix begins the names of exports that the host adds to a guest
+// when it loads it; a guest may have none of its own.
+const ReservedPrefix = "weir$"
+
+// LogLevel is the first argument of the log import.
+type LogLevel int32
+
+// Log levels. Any other number counts as LogInfo.
+const (
+	LogDebug LogLevel = 0
+	LogInfo  LogLevel = 1
+	LogWarn  LogLevel = 2
+	LogError LogLevel = 3
+)
+
+// Errno is the negated negative return of an import. The numbers are those
+// of Linux.
+type Errno int32
+
+// Errors of imports.
+const (
+	EPERM  Errno = 1  // a capability was not granted
+	ENOENT Errno = 2  // the slot or the path is absent
+	E2BIG  Errno = 7  // over a limit
+	EFAULT Errno = 14 // a pointer is outside the guest's memory
+	EINVAL Errno = 22 // an argument is not valid
+	ENOSYS Errno = 38 // the host has no such import
+)
+
+// Error implements error.
+func (e Errno) Error() string {
+	switch e {
+	case EPERM:
+		return "capability not granted"
+	case ENOENT:
+		return "absent"
+	case E2BIG:
+		return "over the limit"
+	case EFAULT:
+		return "pointer outside memory"
+	case EINVAL:
+		return "invalid argument"
+	case ENOSYS:
+		return "not implemented by the host"
+	}
+	return "unknown errno"
+}
