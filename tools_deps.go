@@ -1,3 +1,5 @@
+//go:build deps
+
 package weir
 
 import (

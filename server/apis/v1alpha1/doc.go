@@ -1,0 +1,4 @@
+// Package v1alpha1 holds the configuration kinds of weir.dev/v1alpha1: what an
+// operator applies to change what the server does while it runs. All are
+// cluster-scoped.
+package v1alpha1
