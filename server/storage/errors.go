@@ -41,6 +41,9 @@ const (
 	ErrCodeCorruptObj
 	// ErrCodeNoSpace (507 mapped to 500 with a clear text): the database is full.
 	ErrCodeNoSpace
+	// ErrCodeInvalidKey (400): the key is outside the storage's prefix or is not
+	// clean, as with a namespace "..".
+	ErrCodeInvalidKey
 )
 
 // Error is an error that its caller can act on.

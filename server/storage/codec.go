@@ -1,0 +1,148 @@
+package storage
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// JSONCodec is the Codec that only moves metadata.resourceVersion in and out of the
+// JSON, without decoding the object.
+//
+// It reads the values of custom resources that kube-apiserver has stored (the output
+// of encoding/json: a trailing newline, HTML escapes, for typed objects members out
+// of order) and makes them canonical. It does not read protobuf.
+type JSONCodec struct{}
+
+var _ Codec = JSONCodec{}
+
+const (
+	rvName = "resourceVersion"
+	// rvMember is a member without its number and comma.
+	rvMember = `"resourceVersion":""`
+	// rvDigits is the longest decimal uint64.
+	rvDigits = 20
+)
+
+// Encode implements Codec. It returns served itself when there is nothing to take out.
+func (JSONCodec) Encode(served []byte) ([]byte, error) {
+	s := scanner{served}
+	top, err := s.object(s.space(0), "metadata")
+	if err != nil {
+		return nil, fmt.Errorf("object cannot be stored: %w", err)
+	}
+	if !top.ok || served[top.member.valueStart] != '{' {
+		return served, nil
+	}
+	meta, err := s.object(top.member.valueStart, rvName)
+	if err != nil {
+		return nil, fmt.Errorf("object cannot be stored: metadata: %w", err)
+	}
+	if !meta.ok {
+		return served, nil
+	}
+	// One comma goes too: the one behind, or else the one in front.
+	from, to := meta.member.nameStart, s.space(meta.member.valueEnd)
+	if to < len(served) && served[to] == ',' {
+		to++
+	} else if meta.members > 1 {
+		from = bytes.LastIndexByte(served[:from], ',')
+	}
+	out := make([]byte, 0, len(served)-(to-from))
+	out = append(out, served[:from]...)
+	return append(out, served[to:]...), nil
+}
+
+// Decode implements Codec. Its error is ErrCodeCorruptObj.
+func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
+	out, canonical, err := splice(stored, rv)
+	if err == nil && !canonical {
+		var text []byte
+		if text, err = canonicalize(stored); err == nil {
+			out, _, err = splice(text, rv)
+		}
+	}
+	if err != nil {
+		return nil, &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + err.Error(), Err: err}
+	}
+	return out, nil
+}
+
+// splice returns stored with metadata.resourceVersion set. canonical is false, and
+// nothing returned, when stored shows that it was not written by Encode.
+func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {
+	if len(stored) == 0 || stored[0] != '{' {
+		return nil, false, errMalformed
+	}
+	if stored[len(stored)-1] != '}' {
+		return nil, false, nil
+	}
+	s := scanner{stored}
+	top, err := s.object(0, "metadata")
+	if err != nil {
+		return nil, false, err
+	}
+	if !top.sorted {
+		return nil, false, nil
+	}
+	out = make([]byte, 0, len(stored)+len(rvMember)+rvDigits+len(`"metadata":{},`))
+	if !top.ok {
+		return spliceMember(out, stored, top, func(out []byte) []byte {
+			out = append(out, `"metadata":{`...)
+			out = appendResourceVersion(out, rv)
+			return append(out, '}')
+		}), true, nil
+	}
+	if stored[top.member.valueStart] != '{' {
+		return nil, false, fmt.Errorf("metadata: %w", errMalformed)
+	}
+	meta, err := s.object(top.member.valueStart, rvName)
+	if err != nil {
+		return nil, false, fmt.Errorf("metadata: %w", err)
+	}
+	if !meta.sorted {
+		return nil, false, nil
+	}
+	if meta.ok {
+		out = append(out, stored[:meta.member.nameStart]...)
+		out = appendResourceVersion(out, rv)
+		return append(out, stored[meta.member.valueEnd:]...), true, nil
+	}
+	return spliceMember(out, stored, meta, func(out []byte) []byte { return appendResourceVersion(out, rv) }), true, nil
+}
+
+// spliceMember appends text with a member added to the object in which it was not found.
+func spliceMember(out, text []byte, in located, member func([]byte) []byte) []byte {
+	if in.insert > 0 {
+		out = append(out, text[:in.insert]...)
+		out = append(member(out), ',')
+		return append(out, text[in.insert:]...)
+	}
+	out = append(out, text[:in.end]...)
+	if in.members > 0 {
+		out = append(out, ',')
+	}
+	return append(member(out), text[in.end:]...)
+}
+
+func appendResourceVersion(out []byte, rv uint64) []byte {
+	out = append(out, rvMember[:len(rvMember)-1]...)
+	out = strconv.AppendUint(out, rv, 10)
+	return append(out, '"')
+}
+
+// canonicalize returns what another writer stored as this server stores it: no white
+// space, the shortest escapes, names in order, numbers as they are spelled.
+func canonicalize(stored []byte) ([]byte, error) {
+	text := jsontext.Value(bytes.Clone(stored))
+	if err := text.Format(
+		jsontext.ReorderRawObjects(true),
+		jsontext.CanonicalizeRawInts(false),
+		jsontext.CanonicalizeRawFloats(false),
+	); err != nil {
+		return nil, err
+	}
+	return text, nil
+}

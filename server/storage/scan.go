@@ -1,0 +1,194 @@
+package storage
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+)
+
+// errMalformed is the cause of an error about bytes that are not a JSON object.
+var errMalformed = errors.New("malformed JSON object")
+
+// span is a member of an object: value is text[valueStart:valueEnd], its name starts
+// with the quote at nameStart.
+type span struct {
+	nameStart, valueStart, valueEnd int
+}
+
+// scanner walks over a JSON text without decoding it. It checks no more than it
+// needs to find its way and to stay within the text.
+type scanner struct{ text []byte }
+
+// space returns the first index from i that is not white space.
+func (s scanner) space(i int) int {
+	for i < len(s.text) {
+		switch s.text[i] {
+		case ' ', '\t', '\n', '\r':
+			i++
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// str returns the index after the string whose opening quote is at i, or -1.
+func (s scanner) str(i int) int {
+	start := i + 1
+	for i = start; ; {
+		n := bytes.IndexByte(s.text[i:], '"')
+		if n < 0 {
+			return -1
+		}
+		i += n
+		slashes := i
+		for slashes > start && s.text[slashes-1] == '\\' {
+			slashes--
+		}
+		if (i-slashes)%2 == 0 {
+			return i + 1
+		}
+		i++
+	}
+}
+
+// value returns the index after the value that starts at i, or -1.
+func (s scanner) value(i int) int {
+	if i >= len(s.text) {
+		return -1
+	}
+	switch s.text[i] {
+	case '"':
+		return s.str(i)
+	case '{', '[':
+		depth := 1
+		for i++; i < len(s.text); {
+			switch s.text[i] {
+			case '"':
+				if i = s.str(i); i < 0 {
+					return -1
+				}
+				continue
+			case '{', '[':
+				depth++
+			case '}', ']':
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+			i++
+		}
+		return -1
+	}
+	start := i
+	for i < len(s.text) {
+		switch s.text[i] {
+		case ',', '}', ']', ' ', '\t', '\n', '\r':
+			if i == start {
+				return -1
+			}
+			return i
+		}
+		i++
+	}
+	return -1
+}
+
+// object walks over the members of the object whose brace is at open. It returns the
+// member called name, and where a member of that name belongs by the order of names:
+// the start of the first greater name, or the closing brace.
+func (s scanner) object(open int, name string) (found located, err error) {
+	if open >= len(s.text) || s.text[open] != '{' {
+		return located{}, errMalformed
+	}
+	found.sorted = true
+	var previous []byte
+	i := s.space(open + 1)
+	for first := true; ; first = false {
+		if i >= len(s.text) {
+			return located{}, errMalformed
+		}
+		if s.text[i] == '}' && first {
+			break
+		}
+		if s.text[i] != '"' {
+			return located{}, errMalformed
+		}
+		m := span{nameStart: i}
+		if i = s.str(i); i < 0 {
+			return located{}, errMalformed
+		}
+		key := s.text[m.nameStart+1 : i-1]
+		if i = s.space(i); i >= len(s.text) || s.text[i] != ':' {
+			return located{}, errMalformed
+		}
+		m.valueStart = s.space(i + 1)
+		if m.valueEnd = s.value(m.valueStart); m.valueEnd < 0 {
+			return located{}, errMalformed
+		}
+		found.members++
+		if !first && bytes.Compare(previous, key) > 0 {
+			found.sorted = false
+		}
+		previous = key
+		if string(key) == name {
+			found.member = m
+			found.ok = true
+			return found, nil
+		}
+		if found.insert == 0 && string(key) > name {
+			found.insert = m.nameStart
+		}
+		if i = s.space(m.valueEnd); i >= len(s.text) {
+			return located{}, errMalformed
+		}
+		if s.text[i] == '}' {
+			break
+		}
+		if s.text[i] != ',' {
+			return located{}, errMalformed
+		}
+		i = s.space(i + 1)
+	}
+	found.end = i
+	return found, nil
+}
+
+// located is what scanner.object found.
+type located struct {
+	member span
+	ok     bool
+	// members counts those that were walked over.
+	members int
+	// sorted says whether their names were in order.
+	sorted bool
+	// insert is the start of the first greater name, 0 when there is none; set only where ok is false.
+	insert int
+	// end is the index of the closing brace; set only where ok is false.
+	end int
+}
+
+// MetadataString returns the string metadata.<name> of a JSON object, "" where there is none.
+func MetadataString(value []byte, name string) string {
+	s := scanner{value}
+	top, err := s.object(s.space(0), "metadata")
+	if err != nil || !top.ok {
+		return ""
+	}
+	meta, err := s.object(top.member.valueStart, name)
+	if err != nil || !meta.ok {
+		return ""
+	}
+	raw := value[meta.member.valueStart:meta.member.valueEnd]
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
+	var text string
+	if json.Unmarshal(raw, &text) != nil {
+		return ""
+	}
+	return text
+}
