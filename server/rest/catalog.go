@@ -25,3 +25,18 @@ func CatalogFrom(ctx context.Context) Catalog {
 	c, _ := ctx.Value(catalogKey{}).(Catalog)
 	return c
 }
+
+type releaseKey struct{}
+
+// WithRelease returns a context through which a watch can let go of its catalog.
+func WithRelease(ctx context.Context, release func()) context.Context {
+	return context.WithValue(ctx, releaseKey{}, release)
+}
+
+// Release lets go of the catalog of ctx before the request ends. Only a watch calls it, once
+// it needs nothing of the catalog any more, so that it does not keep a replaced module for hours.
+func Release(ctx context.Context) {
+	if release, ok := ctx.Value(releaseKey{}).(func()); ok {
+		release()
+	}
+}
