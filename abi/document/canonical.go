@@ -1,6 +1,7 @@
 package document
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 )
@@ -17,163 +18,166 @@ type container struct {
 	isObject bool
 	next     uint32 // array: the element to write next, in the tape read
 	end      uint32 // array: index behind its last element, in the tape read
-	at       int    // object: the member to write next
 	first    int    // object: its first member
+	at       int    // object: the member to write next
 	last     int    // object: index behind its last member
 }
 
-// canonicalizer writes the canonical form of a text and its tape. It does not recurse.
-type canonicalizer struct {
-	raw     []byte // read
-	in      []node // read
-	out     []byte
-	tape    []node
-	members []member // of the open objects
-	open    []container
-	// duplicates says that a member was left out for another of its name.
-	duplicates bool
+// canonicalize returns the Document of raw, whose tape is in, and whether an object
+// had several members of one name. It does not recurse. It is one function so that
+// what it works with can stay on the stack.
+func canonicalize(raw []byte, in []node) (_ *Document, duplicates bool) {
+	var (
+		membersBuf [64]member
+		openBuf    [16]container
+		members    = membersBuf[:0] // of the open objects
+		open       = openBuf[:0]
+
+		out  = make([]byte, 0, canonicalSize(in))
+		tape = make([]node, 0, len(in))
+
+		i uint32 // the value to write, in the tape read
+	)
+value:
+	for {
+		n := &in[i]
+		at := uint32(len(tape))
+		tape = append(tape, node{start: uint32(len(out)), meta: n.meta & (kindMask | escapedFlag)})
+		switch n.kind() {
+		case Object:
+			out = append(out, '{')
+			first := len(members)
+			var lost bool
+			members, lost = appendMembers(members, raw, in, i)
+			duplicates = duplicates || lost
+			open = append(open, container{out: at, isObject: true, first: first, at: first, last: len(members)})
+		case Array:
+			out = append(out, '[')
+			open = append(open, container{out: at, next: i + 1, end: n.next})
+		default:
+			if n.escaped() {
+				out = appendCanonicalString(out, n.body(raw))
+				tape[at].meta = stringMeta(out[tape[at].start:])
+			} else {
+				out = append(out, raw[n.start:n.end]...)
+			}
+			complete(tape, at, len(out), open)
+		}
+
+		// The next value is in the innermost container that is not at its end.
+		for len(open) > 0 {
+			top := &open[len(open)-1]
+			more := top.next < top.end || top.at < top.last
+			if more && tape[top.out].count() > 0 {
+				out = append(out, ',')
+			}
+			switch {
+			case more && top.isObject:
+				i = members[top.at].node
+				top.at++
+				name := &in[i]
+				start := uint32(len(out))
+				meta := uint32(String)
+				if name.escaped() {
+					out = appendCanonicalString(out, name.body(raw))
+					meta = stringMeta(out[start:])
+				} else {
+					out = append(out, raw[name.start:name.end]...)
+				}
+				tape = append(tape, node{start: start, end: uint32(len(out)), meta: meta})
+				out = append(out, ':')
+				i++
+				continue value
+			case more:
+				i = top.next
+				top.next = in[i].next
+				continue value
+			case top.isObject:
+				out = append(out, '}')
+				members = members[:top.first]
+			default:
+				out = append(out, ']')
+			}
+			closed := top.out
+			open = open[:len(open)-1]
+			complete(tape, closed, len(out), open)
+		}
+		return &Document{raw: clip(out), tape: clip(tape), indexed: true}, duplicates
+	}
 }
 
-// canonicalize returns the Document of raw, whose tape is tape, and whether an object
-// had several members of one name.
-func canonicalize(raw []byte, tape []node) (*Document, bool) {
-	// Nothing gets longer by becoming canonical.
-	c := canonicalizer{
-		raw: raw, in: tape,
-		out:  make([]byte, 0, len(raw)),
-		tape: make([]node, 0, len(tape)),
+// canonicalSize returns the length of the canonical form of the text whose tape is in,
+// or more: no string gets longer by becoming canonical.
+func canonicalSize(in []node) int {
+	size := 0
+	for i := range in {
+		switch n := &in[i]; n.kind() {
+		case Object:
+			size += max(2, 1+2*n.count()) // brackets, colons and commas
+		case Array:
+			size += max(2, 1+n.count())
+		default:
+			size += int(n.end - n.start)
+		}
 	}
-	var members [64]member
-	var open [16]container
-	c.members, c.open = members[:0], open[:0]
-	c.value(0)
-	for len(c.open) > 0 {
-		c.step(&c.open[len(c.open)-1])
+	return size
+}
+
+// complete notes that the value at index i of the tape written ends with the text
+// written, end bytes; open are the containers around it.
+func complete(tape []node, i uint32, end int, open []container) {
+	tape[i].end, tape[i].next = uint32(end), uint32(len(tape))
+	if len(open) == 0 {
+		return
 	}
-	return &Document{raw: clip(c.out), tape: clip(c.tape), indexed: true}, c.duplicates
+	parent := &open[len(open)-1]
+	tape[parent.out].meta += countOne
+	if parent.isObject {
+		tape[i-1].next = uint32(len(tape))
+	}
+}
+
+// stringMeta returns the meta of a string that is spelled as quoted.
+func stringMeta(quoted []byte) uint32 {
+	if bytes.IndexByte(quoted, '\\') >= 0 {
+		return uint32(String) | escapedFlag
+	}
+	return uint32(String)
 }
 
 // clip returns s in memory of its own length when it leaves much of its memory unused.
 func clip[S ~[]E, E any](s S) S {
-	if cap(s)-len(s) > 64 && cap(s)-len(s) > len(s)/8 {
+	if unused := cap(s) - len(s); unused > 64 && unused > len(s)/8 {
 		return append(make(S, 0, len(s)), s...)
 	}
 	return s
 }
 
-// step writes the next member or element of the innermost container, or closes it.
-func (c *canonicalizer) step(top *container) {
-	if top.isObject && top.at < top.last {
-		if top.at > top.first {
-			c.out = append(c.out, ',')
-		}
-		name := c.members[top.at].node
-		top.at++
-		c.string(&c.in[name], 0)
-		c.out = append(c.out, ':')
-		c.value(name + 1)
-		return
-	}
-	if !top.isObject && top.next < top.end {
-		if c.out[len(c.out)-1] != '[' || c.tape[top.out].count() > 0 {
-			c.out = append(c.out, ',')
-		}
-		element := top.next
-		top.next = c.in[element].next
-		c.value(element)
-		return
-	}
-	closed := *top
-	c.open = c.open[:len(c.open)-1]
-	if closed.isObject {
-		c.out = append(c.out, '}')
-		c.members = c.members[:closed.first]
-	} else {
-		c.out = append(c.out, ']')
-	}
-	c.complete(closed.out)
-}
-
-// value writes a scalar, or opens a container.
-func (c *canonicalizer) value(i uint32) {
-	n := &c.in[i]
-	at := uint32(len(c.tape))
-	switch n.kind() {
-	case String:
-		c.string(n, at+1)
-		c.complete(at)
-	case Object:
-		c.push(container{out: at, isObject: true, first: len(c.members)}, '{', Object)
-		c.order(i)
-	case Array:
-		c.push(container{out: at, next: i + 1, end: n.next}, '[', Array)
-	default:
-		start := uint32(len(c.out))
-		c.out = append(c.out, c.raw[n.start:n.end]...)
-		c.tape = append(c.tape, node{start: start, meta: n.meta})
-		c.complete(at)
-	}
-}
-
-func (c *canonicalizer) push(o container, bracket byte, kind Kind) {
-	c.tape = append(c.tape, node{start: uint32(len(c.out)), meta: uint32(kind)})
-	c.out = append(c.out, bracket)
-	c.open = append(c.open, o)
-}
-
-// string writes a name or a string.
-func (c *canonicalizer) string(n *node, next uint32) {
-	start := uint32(len(c.out))
-	meta := uint32(String)
-	if n.escaped() {
-		c.out = appendCanonicalString(c.out, n.body(c.raw))
-		if slices.Contains(c.out[start:], '\\') {
-			meta |= escapedFlag
-		}
-	} else {
-		c.out = append(c.out, c.raw[n.start:n.end]...)
-	}
-	c.tape = append(c.tape, node{start: start, end: uint32(len(c.out)), next: next, meta: meta})
-}
-
-// complete notes that the value at index i of the tape written ends here.
-func (c *canonicalizer) complete(i uint32) {
-	n := &c.tape[i]
-	n.end, n.next = uint32(len(c.out)), uint32(len(c.tape))
-	if len(c.open) == 0 {
-		return
-	}
-	parent := &c.open[len(c.open)-1]
-	c.tape[parent.out].meta += countOne
-	if parent.isObject {
-		c.tape[i-1].next = n.next
-	}
-}
-
-// order lists the members of the object at index i, which was just opened, in
-// canonical order and without those that another of their name follows.
-func (c *canonicalizer) order(i uint32) {
-	top := &c.open[len(c.open)-1]
+// appendMembers appends the members of the object at index i in canonical order. It
+// leaves those out that another of their name follows, and reports whether it did.
+func appendMembers(members []member, raw []byte, in []node, i uint32) (_ []member, lost bool) {
+	first := len(members)
 	sorted := true
-	for at := i + 1; at < c.in[i].next; at = c.in[at].next {
-		m := member{name: c.in[at].text(c.raw), node: at}
-		sorted = sorted && (len(c.members) == top.first || c.members[len(c.members)-1].name < m.name)
-		c.members = append(c.members, m)
+	for at := i + 1; at < in[i].next; at = in[at].next {
+		m := member{name: in[at].text(raw), node: at}
+		sorted = sorted && (len(members) == first || members[len(members)-1].name < m.name)
+		members = append(members, m)
 	}
-	if !sorted {
-		mine := c.members[top.first:]
-		sortMembers(mine)
-		kept := mine[:0]
-		for k, m := range mine {
-			if k+1 < len(mine) && mine[k+1].name == m.name {
-				c.duplicates = true
-				continue
-			}
-			kept = append(kept, m)
+	if sorted {
+		return members, false
+	}
+	mine := members[first:]
+	sortMembers(mine)
+	kept := 0
+	for k, m := range mine {
+		if k+1 < len(mine) && mine[k+1].name == m.name {
+			lost = true
+			continue
 		}
-		c.members = c.members[:top.first+len(kept)]
+		mine[kept] = m
+		kept++
 	}
-	top.at, top.last = top.first, len(c.members)
+	return members[:first+kept], lost
 }
 
 // sortMembers sorts by name, members of one name in the order of the text.

@@ -78,7 +78,7 @@ func visitPath(open []visit) string {
 			path = append(path, ']')
 			continue
 		}
-		if len(path) > 0 {
+		if i > 0 {
 			path = append(path, '.')
 		}
 		path = append(path, open[i].name...)

@@ -2,7 +2,6 @@ package document
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -53,30 +52,39 @@ func (e *Edit) Set(value any, path ...string) *Edit {
 	if e.err != nil {
 		return e
 	}
-	switch v := value.(type) {
-	case Value:
-		if !v.Exists() {
-			return e.Delete(path...)
-		}
-	case *Document:
-		if v == nil {
-			return e.Delete(path...)
-		}
-	}
-	d, err := FromValue(value)
-	if err == nil {
-		err = d.Err()
+	v, err := valueOf(value)
+	if err == nil && !v.Exists() {
+		return e.Delete(path...)
 	}
 	if err == nil {
-		err = checkDepth(len(path), d.raw)
+		err = checkDepth(len(path), v.Raw())
 	}
 	if err == nil {
-		err = e.set(d.Root(), path)
+		err = e.set(v, path)
 	}
 	if err != nil {
 		e.err = fmt.Errorf("set %s: %w", pathOf(path), err)
 	}
 	return e
+}
+
+// valueOf returns what Set was given as a Value.
+func valueOf(value any) (Value, error) {
+	var d *Document
+	switch v := value.(type) {
+	case Value:
+		return v, nil
+	case *Document:
+		if d = v; d == nil {
+			return Value{}, nil
+		}
+	default:
+		var err error
+		if d, err = FromValue(value); err != nil {
+			return Value{}, err
+		}
+	}
+	return d.Root(), d.Err()
 }
 
 func (e *Edit) set(value Value, path []string) error {
@@ -332,5 +340,3 @@ func appendComma(dst []byte, open int) []byte {
 	}
 	return append(dst, ',')
 }
-
-var _ json.Marshaler = (*Document)(nil)

@@ -9,8 +9,9 @@ import (
 // ErrTooLarge is wrapped by the error for a document of more bytes than allowed.
 var ErrTooLarge = errors.New("document too large")
 
-// SyntaxError reports bytes that are no acceptable JSON text. Msg is worded as
-// encoding/json words it, wherever encoding/json refuses the same bytes.
+// SyntaxError reports bytes that are no acceptable JSON text. Where encoding/json
+// refuses them too, Msg and Offset are its own, but for a text that ends too early,
+// which is always called so.
 type SyntaxError struct {
 	Offset int64 // bytes read when the error was found, the offending one included
 	Msg    string
