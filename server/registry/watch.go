@@ -1,0 +1,85 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
+)
+
+// sharedEvents is how many of the latest events' documents watchers share. A watcher that is further
+// behind makes its own.
+const sharedEvents = 64
+
+// Watch implements rest.Watcher.
+func (s *Store) Watch(ctx context.Context, opts *internalversion.ListOptions) (rest.Watch, error) {
+	key, o, err := s.selection(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.cfg.Storage.Watch(ctx, key, o)
+	if err != nil {
+		return nil, s.failed("watch", "", err)
+	}
+	return &watch{store: s, events: w}, nil
+}
+
+// watch makes documents of storage's events.
+type watch struct {
+	store  *Store
+	events storage.Watcher
+	buf    []rest.Event
+}
+
+// Stop implements rest.Watch.
+func (w *watch) Stop() { w.events.Stop() }
+
+// Next implements rest.Watch.
+func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
+	events, err := w.events.Next(ctx)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		return nil, io.EOF
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	default:
+		return nil, w.store.failed("watch", "", err)
+	}
+	clear(w.buf)
+	w.buf = w.buf[:0]
+	for _, e := range events {
+		out := rest.Event{
+			Type:             string(e.Type),
+			ResourceVersion:  storage.FormatResourceVersion(e.Row.ResourceVersion),
+			InitialEventsEnd: e.InitialEventsEnd,
+		}
+		if e.Type != storage.Bookmark {
+			out.Object = w.store.share(e.Row)
+		}
+		w.buf = append(w.buf, out)
+	}
+	return w.buf, nil
+}
+
+// share returns the document of an event, the same for all watchers that are about as
+// far, so that it is indexed once.
+func (s *Store) share(row storage.Row) *document.Document {
+	slot := &s.shared[row.ResourceVersion%sharedEvents]
+	if have := slot.Load(); have != nil && sameBytes(have.Bytes(), row.Value) {
+		return have
+	}
+	obj := document.FromCanonical(row.Value)
+	slot.Store(obj)
+	return obj
+}
+
+// sameBytes reports that a and b are one piece of memory.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
+}
