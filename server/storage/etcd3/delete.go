@@ -1,0 +1,59 @@
+package etcd3
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Delete implements storage.Interface.
+func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptions) (storage.Row, error) {
+	if err := s.checkKey(key, false); err != nil {
+		return storage.Row{}, err
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	st, fresh, err := s.start(ctx, key, opts.Cached, false)
+	if err != nil {
+		return storage.Row{}, err
+	}
+	for {
+		if err := deletable(ctx, key, st.row, opts); err != nil {
+			if st, err = s.reread(ctx, key, st, &fresh, false, err); err != nil {
+				return storage.Row{}, err
+			}
+			continue
+		}
+		started := time.Now()
+		resp, err := s.client.KV.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(st.row.ResourceVersion))).
+			Then(clientv3.OpDelete(key)).
+			Else(clientv3.OpGet(key)).
+			Commit()
+		s.ops.delete.observe(started, err)
+		if err != nil {
+			return storage.Row{}, s.fail(key, err)
+		}
+		if resp.Succeeded {
+			return s.row(key, st.data, uint64(resp.Header.Revision))
+		}
+		if st, err = s.state(ctx, key, first(resp.Responses[0].GetResponseRange().Kvs), false); err != nil {
+			return storage.Row{}, err
+		}
+		fresh = true
+	}
+}
+
+// deletable returns why the row must not be deleted.
+func deletable(ctx context.Context, key string, row storage.Row, opts storage.DeleteOptions) error {
+	if err := opts.Preconditions.Check(key, row); err != nil {
+		return err
+	}
+	if opts.Validate == nil {
+		return nil
+	}
+	return opts.Validate(ctx, row)
+}

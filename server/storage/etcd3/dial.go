@@ -1,0 +1,122 @@
+package etcd3
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Upstream's keepalive and dial times.
+const (
+	keepaliveTime    = 30 * time.Second
+	keepaliveTimeout = 10 * time.Second
+	dialTimeout      = 20 * time.Second
+)
+
+// DialConfig says how to reach an etcd elsewhere.
+type DialConfig struct {
+	// Endpoints are URLs (https://HOST:PORT, http://, unix://) or HOST:PORT. Required.
+	Endpoints []string
+	// CAFile, in PEM, signs the server's certificate; "" means the system's roots.
+	CAFile string
+	// CertFile and KeyFile, in PEM, are the client's certificate; both or none. They
+	// are read again for each connection, so they can be renewed on disk.
+	CertFile, KeyFile string
+	// Logger gets the client's warnings and errors; nil drops them.
+	Logger *slog.Logger
+	// MaxObjectBytes is the largest object stored; 0 means DefaultMaxObjectBytes.
+	MaxObjectBytes int
+}
+
+// Validate returns why the configuration cannot work.
+func (c DialConfig) Validate() error {
+	if len(c.Endpoints) == 0 {
+		return errors.New("etcd: endpoints missing")
+	}
+	for _, e := range c.Endpoints {
+		if e == "" {
+			return errors.New("etcd: empty endpoint")
+		}
+	}
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return errors.New("etcd: a client certificate needs both its file and its key's")
+	}
+	if c.MaxObjectBytes < 0 {
+		return errors.New("etcd: negative object limit")
+	}
+	return nil
+}
+
+// Dial returns a client. It does not wait for a connection: a Store's Ping tells
+// whether there is one. Close the client when done.
+func Dial(cfg DialConfig) (*clientv3.Client, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	secured, err := cfg.tls()
+	if err != nil {
+		return nil, err
+	}
+	limit := cfg.MaxObjectBytes
+	if limit == 0 {
+		limit = DefaultMaxObjectBytes
+	}
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints:            cfg.Endpoints,
+		DialTimeout:          dialTimeout,
+		DialKeepAliveTime:    keepaliveTime,
+		DialKeepAliveTimeout: keepaliveTimeout,
+		TLS:                  secured,
+		MaxCallSendMsgSize:   limit + requestOverhead,
+		MaxCallRecvMsgSize:   math.MaxInt32,
+		Logger:               newZap(cfg.Logger),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: dial: %w", err)
+	}
+	return client, nil
+}
+
+// tls returns nil where nothing asks for TLS.
+func (c DialConfig) tls() (*tls.Config, error) {
+	secure := c.CAFile != "" || c.CertFile != ""
+	for _, e := range c.Endpoints {
+		secure = secure || strings.HasPrefix(e, "https://")
+	}
+	if !secure {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: ca: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("etcd: ca: %s holds no certificate", c.CAFile)
+		}
+	}
+	if c.CertFile != "" {
+		load := func() (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+			if err != nil {
+				return nil, fmt.Errorf("etcd: client certificate: %w", err)
+			}
+			return &pair, nil
+		}
+		if _, err := load(); err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
+	}
+	return config, nil
+}

@@ -1,0 +1,104 @@
+package etcd3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Upstream's texts, which clients show and some look for.
+const (
+	expiredList     = "The resourceVersion for the provided list is too old."
+	expiredWatch    = "The resourceVersion for the provided watch is too old."
+	expiredContinue = "The provided continue parameter is too old " +
+		"to display a consistent list result. You can start a new list without " +
+		"the continue parameter, or use the continue token in this response to " +
+		"retrieve the remainder of the results. Continuing with the provided " +
+		"token results in an inconsistent list - objects that were created, " +
+		"modified, or deleted between the time the first chunk was returned " +
+		"and now may show up in the list."
+)
+
+// fail returns an error of the etcd client as an error of the storage.
+func (s *Store) fail(key string, err error) error {
+	code := classify(err)
+	if code == 0 {
+		return fmt.Errorf("key %q: etcd: %w", key, err)
+	}
+	return &storage.Error{Code: code, Key: key, Message: "etcd: " + err.Error(), Err: err}
+}
+
+// classify returns the code of an error of the etcd client, 0 where there is none:
+// the caller has gone away, or nothing can be done.
+func classify(err error) storage.ErrorCode {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return 0
+	case errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, rpctypes.ErrTimeout),
+		errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail),
+		errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost),
+		errors.Is(err, rpctypes.ErrTimeoutWaitAppliedIndex):
+		return storage.ErrCodeTimeout
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return storage.ErrCodeNoSpace
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return storage.ErrCodeTooLarge
+	case errors.Is(err, rpctypes.ErrCompacted):
+		return storage.ErrCodeExpired
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		return storage.ErrCodeResourceVersionTooLarge
+	case errors.Is(err, clientv3.ErrNoAvailableEndpoints), errors.Is(err, rpctypes.ErrTooManyRequests):
+		return storage.ErrCodeUnreachable
+	}
+	switch codeOf(err) {
+	case codes.Unavailable:
+		return storage.ErrCodeUnreachable
+	case codes.DeadlineExceeded:
+		return storage.ErrCodeTimeout
+	case codes.ResourceExhausted:
+		// gRPC's own limit, met before etcd's.
+		if strings.Contains(err.Error(), "larger than max") {
+			return storage.ErrCodeTooLarge
+		}
+		return storage.ErrCodeUnreachable
+	case codes.Canceled:
+		// The context was asked about first: the client has been closed.
+		return storage.ErrCodeUnreachable
+	}
+	return 0
+}
+
+// codeOf returns the gRPC code of an error of the etcd client.
+func codeOf(err error) codes.Code {
+	var etcd rpctypes.EtcdError
+	if errors.As(err, &etcd) {
+		return etcd.Code()
+	}
+	return status.Code(err)
+}
+
+func tooLargeRevision(want, current uint64) error {
+	return &storage.Error{
+		Code:            storage.ErrCodeResourceVersionTooLarge,
+		ResourceVersion: current,
+		Message:         fmt.Sprintf("Too large resource version: %d, current: %d", want, current),
+	}
+}
+
+// corrupt returns the error about a row that cannot be read.
+func corrupt(key string, err error) error {
+	var e *storage.Error
+	if errors.As(err, &e) && e.Code == storage.ErrCodeCorruptObj && e.Key == "" {
+		return &storage.Error{Code: e.Code, Key: key, Message: e.Message, Err: e.Err}
+	}
+	return &storage.Error{Code: storage.ErrCodeCorruptObj, Key: key, Message: "stored object cannot be read: " + err.Error(), Err: err}
+}

@@ -1,0 +1,240 @@
+package etcd3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+)
+
+const (
+	// maxPage is up to where a page is doubled when selectors leave little of it, and
+	// how many rows the initial events of a watch are read at a time.
+	maxPage = 10000
+	// maxCorrupt is how many unreadable rows an error names.
+	maxCorrupt = 100
+)
+
+// GetList implements storage.Interface. Rows are read in one go where there is no
+// limit; with a limit and selectors, pages of twice the size follow until enough rows
+// are selected.
+func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOptions) (storage.List, error) {
+	if err := s.checkKey(key, opts.Recursive); err != nil {
+		return storage.List{}, err
+	}
+	at, err := storage.ResolveListRevision(key, opts)
+	if err != nil {
+		return storage.List{}, err
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	if !opts.Recursive {
+		return s.listOne(ctx, key, at, opts)
+	}
+	var (
+		list    storage.List
+		corrupt corruptRows
+		paged   = opts.Predicate.Limit > 0
+		all     = opts.Predicate.Empty()
+		rest    = rows{prefix: key, next: key, rev: int64(at.Exact), limit: opts.Predicate.Limit}
+		last    string
+		more    bool
+	)
+	if at.StartKey != "" {
+		rest.next = at.StartKey
+	}
+	for {
+		page, err := s.page(ctx, &rest, opts.Predicate.Continue != "")
+		if err != nil {
+			return storage.List{}, err
+		}
+		if uint64(page.rev) < at.AtLeast {
+			return storage.List{}, tooLargeRevision(at.AtLeast, uint64(page.rev))
+		}
+		list.ResourceVersion = uint64(page.rev)
+		more = page.more
+		if all && list.Rows == nil {
+			list.Rows = make([]storage.Row, 0, len(page.kvs))
+		}
+		for i, kv := range page.kvs {
+			if paged && int64(len(list.Rows)) >= opts.Predicate.Limit {
+				more = true
+				break
+			}
+			page.kvs[i] = nil // read once, so that it can be freed while the rest is decoded
+			last = string(kv.Key)
+			row, selected, err := s.listRow(ctx, last, kv, opts.Predicate)
+			if err != nil {
+				if ctx.Err() != nil {
+					return storage.List{}, s.fail(key, ctx.Err())
+				}
+				if full := corrupt.add(last, err); full {
+					return storage.List{}, corrupt.err()
+				}
+				continue
+			}
+			if selected {
+				list.Rows = append(list.Rows, row)
+			}
+		}
+		if paged && more && all {
+			remaining := page.count - opts.Predicate.Limit
+			list.RemainingItemCount = &remaining
+		}
+		if !page.more || (paged && int64(len(list.Rows)) >= opts.Predicate.Limit) {
+			break
+		}
+		rest.limit = max(rest.limit, min(2*rest.limit, maxPage))
+	}
+	if err := corrupt.err(); err != nil {
+		return storage.List{}, err
+	}
+	if more {
+		if list.Continue, err = storage.NextPage(last, key, list.ResourceVersion); err != nil {
+			return storage.List{}, err
+		}
+	}
+	return list, nil
+}
+
+// listOne lists the one object of a key.
+func (s *Store) listOne(ctx context.Context, key string, at storage.ListRevision, opts storage.ListOptions) (storage.List, error) {
+	started := time.Now()
+	resp, err := s.client.KV.Get(ctx, key, clientv3.WithRev(int64(at.Exact)))
+	s.ops.get.observe(started, err)
+	if err != nil {
+		return storage.List{}, s.failList(ctx, err, int64(at.Exact), key, "")
+	}
+	list := storage.List{ResourceVersion: uint64(resp.Header.Revision)}
+	if at.Exact > 0 {
+		list.ResourceVersion = at.Exact
+	}
+	if list.ResourceVersion < at.AtLeast {
+		return storage.List{}, tooLargeRevision(at.AtLeast, list.ResourceVersion)
+	}
+	if kv := first(resp.Kvs); kv != nil {
+		row, selected, err := s.listRow(ctx, key, kv, opts.Predicate)
+		if err != nil {
+			return storage.List{}, err
+		}
+		if selected {
+			list.Rows = []storage.Row{row}
+		}
+	}
+	return list, nil
+}
+
+// listRow reads one row, and whether it is selected.
+func (s *Store) listRow(ctx context.Context, key string, kv *mvccpb.KeyValue, p storage.SelectionPredicate) (storage.Row, bool, error) {
+	st, err := s.state(ctx, key, kv, false)
+	if err != nil {
+		return storage.Row{}, false, err
+	}
+	selected, err := p.Matches(st.row.Value)
+	if err != nil {
+		return storage.Row{}, false, corrupt(key, err)
+	}
+	return st.row, selected, nil
+}
+
+// rows says which rows of a prefix are still to be read.
+type rows struct {
+	prefix string
+	// next is the key at or after which they begin.
+	next string
+	// rev is the revision to read at; 0 means the current one, which the first page fixes.
+	rev int64
+	// limit is how many to read at once; 0 means all.
+	limit int64
+}
+
+// page is an answer of etcd.
+type page struct {
+	kvs []*mvccpb.KeyValue
+	rev int64
+	// count is how many rows there are from the first of the page on.
+	count int64
+	more  bool
+}
+
+// page reads the next rows and advances r. paging says that the reader came with a
+// continue token, which can be exchanged when the revision is gone.
+func (s *Store) page(ctx context.Context, r *rows, paging bool) (page, error) {
+	started := time.Now()
+	resp, err := s.client.KV.Get(ctx, r.next,
+		clientv3.WithRange(clientv3.GetPrefixRangeEnd(r.prefix)),
+		clientv3.WithRev(r.rev),
+		clientv3.WithLimit(r.limit))
+	s.ops.list.observe(started, err)
+	if err != nil {
+		start := ""
+		if paging {
+			start = r.next
+		}
+		return page{}, s.failList(ctx, err, r.rev, r.prefix, start)
+	}
+	if r.rev == 0 {
+		r.rev = resp.Header.Revision
+	}
+	if n := len(resp.Kvs); n > 0 {
+		r.next = string(resp.Kvs[n-1].Key) + "\x00"
+	} else if resp.More {
+		return page{}, fmt.Errorf("key %q: etcd returned no rows although there are more", r.prefix)
+	}
+	return page{kvs: resp.Kvs, rev: r.rev, count: resp.Count, more: resp.More}, nil
+}
+
+// failList returns the error of a list at rev. startKey, where not "", is where it
+// would go on inconsistently.
+func (s *Store) failList(ctx context.Context, err error, rev int64, prefix, startKey string) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrFutureRev):
+		current, failed := s.GetCurrentResourceVersion(ctx)
+		if failed != nil {
+			current = 0
+		}
+		return tooLargeRevision(uint64(rev), current)
+	case errors.Is(err, rpctypes.ErrCompacted):
+		if startKey != "" {
+			if token, failed := storage.EncodeContinue(startKey, prefix, storage.InconsistentContinue); failed == nil {
+				return &storage.Error{Code: storage.ErrCodeExpired, Message: expiredContinue, Continue: token, Err: err}
+			}
+		}
+		return &storage.Error{Code: storage.ErrCodeExpired, Message: expiredList, Err: err}
+	}
+	return s.fail(prefix, err)
+}
+
+// corruptRows collects the rows of a list that cannot be read.
+type corruptRows struct {
+	keys  []string
+	first error
+}
+
+// add reports whether there are enough.
+func (c *corruptRows) add(key string, err error) bool {
+	if c.first == nil {
+		c.first = err
+	}
+	c.keys = append(c.keys, key)
+	return len(c.keys) >= maxCorrupt
+}
+
+func (c *corruptRows) err() error {
+	if len(c.keys) == 0 {
+		return nil
+	}
+	return &storage.Error{
+		Code:    storage.ErrCodeCorruptObj,
+		Key:     c.keys[0],
+		Message: fmt.Sprintf("%d stored objects cannot be read: %s", len(c.keys), strings.Join(c.keys, ", ")),
+		Err:     c.first,
+	}
+}

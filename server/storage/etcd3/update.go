@@ -1,0 +1,147 @@
+package etcd3
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+)
+
+// GuaranteedUpdate implements storage.Interface.
+func (s *Store) GuaranteedUpdate(ctx context.Context, key string, opts storage.UpdateOptions, update storage.UpdateFunc) (storage.Row, error) {
+	if err := s.checkKey(key, false); err != nil {
+		return storage.Row{}, err
+	}
+	ctx, cancel := s.bound(ctx)
+	defer cancel()
+	st, fresh, err := s.start(ctx, key, opts.Cached, opts.IgnoreNotFound)
+	if err != nil {
+		return storage.Row{}, err
+	}
+	for {
+		next, err := s.compute(ctx, key, st, opts.Preconditions, update)
+		if err != nil {
+			if st, err = s.reread(ctx, key, st, &fresh, opts.IgnoreNotFound, err); err != nil {
+				return storage.Row{}, err
+			}
+			continue
+		}
+		if next.same(st) {
+			if fresh {
+				return st.row, nil
+			}
+			// The guess may be old: only what etcd holds shows that there is nothing to do.
+			if st, err = s.current(ctx, key, opts.IgnoreNotFound); err != nil {
+				return storage.Row{}, err
+			}
+			fresh = true
+			if !bytes.Equal(next.data, st.data) {
+				continue
+			}
+			if next.same(st) {
+				return st.row, nil
+			}
+		}
+		resp, err := s.put(ctx, &s.ops.update, key, int64(st.row.ResourceVersion), next.stored, next.ttl, []clientv3.Op{clientv3.OpGet(key)})
+		if err != nil {
+			return storage.Row{}, err
+		}
+		if resp.Succeeded {
+			return s.row(key, next.data, uint64(resp.Header.Revision))
+		}
+		if st, err = s.state(ctx, key, first(resp.Responses[0].GetResponseRange().Kvs), opts.IgnoreNotFound); err != nil {
+			return storage.Row{}, err
+		}
+		fresh = true
+	}
+}
+
+// computed is what an UpdateFunc made of a state.
+type computed struct {
+	data, stored []byte
+	ttl          uint64
+}
+
+// same reports whether there is nothing to write.
+func (c computed) same(st state) bool {
+	return st.row.Value != nil && !st.stale && bytes.Equal(c.data, st.data)
+}
+
+// compute checks the preconditions and runs the UpdateFunc.
+func (s *Store) compute(ctx context.Context, key string, st state, p *storage.Preconditions, update storage.UpdateFunc) (computed, error) {
+	if err := p.Check(key, st.row); err != nil {
+		return computed{}, err
+	}
+	served, ttl, err := update(st.row)
+	if err != nil {
+		return computed{}, err
+	}
+	if served == nil {
+		return computed{}, fmt.Errorf("key %q: update function returned no value", key)
+	}
+	data, stored, err := s.encode(ctx, key, served)
+	return computed{data: data, stored: stored, ttl: ttl}, err
+}
+
+// start returns the state a write begins with, and whether it was just read.
+func (s *Store) start(ctx context.Context, key string, cached storage.Row, ignoreNotFound bool) (st state, fresh bool, err error) {
+	if st, ok := s.guess(key, cached); ok {
+		return st, false, nil
+	}
+	st, err = s.current(ctx, key, ignoreNotFound)
+	return st, true, err
+}
+
+// reread is called when why stopped a write that began with st. Where st was only a
+// guess and turns out to be old, it returns the current state to begin again with;
+// else why is the error.
+func (s *Store) reread(ctx context.Context, key string, st state, fresh *bool, ignoreNotFound bool, why error) (state, error) {
+	if *fresh {
+		return state{}, why
+	}
+	now, err := s.current(ctx, key, ignoreNotFound)
+	if err != nil {
+		return state{}, err
+	}
+	*fresh = true
+	if now.row.ResourceVersion == st.row.ResourceVersion {
+		return state{}, why
+	}
+	return now, nil
+}
+
+// put stores a row when its mod revision is still rev, in one transaction; otherwise
+// it runs the operations of orElse.
+func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, stored []byte, ttl uint64, orElse []clientv3.Op) (*clientv3.TxnResponse, error) {
+	for retried := false; ; retried = true {
+		lease, err := s.leases.Get(ctx, ttl)
+		if err != nil {
+			return nil, s.fail(key, err)
+		}
+		var opts []clientv3.OpOption
+		if lease != clientv3.NoLease {
+			opts = []clientv3.OpOption{clientv3.WithLease(lease)}
+		}
+		started := time.Now()
+		resp, err := s.client.KV.Txn(ctx).
+			If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+			Then(clientv3.OpPut(key, string(stored), opts...)).
+			Else(orElse...).
+			Commit()
+		op.observe(started, err)
+		if err == nil {
+			return resp, nil
+		}
+		// A shared lease may have been revoked meanwhile.
+		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || retried {
+			return nil, s.fail(key, err)
+		}
+		s.leases.Forget(lease)
+	}
+}

@@ -1,0 +1,295 @@
+package etcd3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Watch implements storage.Interface. ctx bounds the whole stream: when it is done,
+// the stream ends with io.EOF. Events that are not taken are kept by the etcd client,
+// without a bound.
+//
+// Bookmarks come at the end of the initial events, where SendInitialEvents and the
+// predicate's AllowWatchBookmarks ask for it, and with Progress after
+// RequestWatchProgress and as often as etcd is configured to send them.
+func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	if err := s.checkKey(key, opts.Recursive); err != nil {
+		return nil, err
+	}
+	rv, err := storage.ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	initial := rv == 0
+	if opts.SendInitialEvents != nil {
+		initial = *opts.SendInitialEvents
+	}
+	// A watch from a future revision waits for it, but the state at it cannot be sent;
+	// without the state, no revision means the current one.
+	if initial == (rv > 0) {
+		current, err := s.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if initial && rv > current {
+			return nil, tooLargeRevision(rv, current)
+		}
+		if !initial {
+			rv = current
+		}
+	}
+	w := &watcher{
+		store:     s,
+		key:       key,
+		recursive: opts.Recursive,
+		predicate: opts.Predicate,
+		all:       opts.Predicate.Empty(),
+		progress:  opts.Progress,
+		rev:       int64(rv),
+	}
+	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx))
+	if initial {
+		w.initial = &rows{prefix: key, next: key, limit: maxPage}
+		w.bookmark = opts.SendInitialEvents != nil && opts.Predicate.AllowWatchBookmarks
+	} else {
+		w.open()
+	}
+	return w, nil
+}
+
+// watchContext is the context of etcd's watch stream: those of equal metadata share one.
+func (s *Store) watchContext(ctx context.Context) context.Context {
+	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, s.stream))
+}
+
+// watcher implements storage.Watcher. It has no goroutine of its own: Next reads the
+// initial rows page by page and then what etcd's client has received.
+type watcher struct {
+	store     *Store
+	key       string
+	recursive bool
+	predicate storage.SelectionPredicate
+	all       bool // the predicate selects everything
+	progress  bool
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	// initial are the initial rows still to be read, nil when there are none.
+	initial *rows
+	// bookmark says that one must end them.
+	bookmark bool
+	// rev is the revision up to which events are not sent.
+	rev int64
+	// events comes from etcd, nil before the initial rows are read.
+	events clientv3.WatchChan
+	// err is why the stream is over.
+	err error
+	out []storage.Event
+}
+
+var _ storage.Watcher = (*watcher)(nil)
+
+// Stop implements storage.Watcher.
+func (w *watcher) Stop() { w.cancel() }
+
+// Next implements storage.Watcher.
+func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
+	clear(w.out)
+	w.out = w.out[:0]
+	for len(w.out) == 0 {
+		if w.err == nil && w.ctx.Err() != nil {
+			w.err = io.EOF
+		}
+		if w.err != nil {
+			return nil, w.err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		step := w.receive
+		if w.initial != nil {
+			step = w.readInitial
+		}
+		if err := step(ctx); err != nil {
+			if ctx.Err() != nil && w.ctx.Err() == nil {
+				return nil, ctx.Err()
+			}
+			if w.ctx.Err() != nil {
+				err = io.EOF
+			}
+			w.err = err
+			w.cancel()
+			// What came before the error is still good.
+			if len(w.out) == 0 {
+				return nil, err
+			}
+		}
+	}
+	return w.out, nil
+}
+
+// open starts etcd's watch behind rev.
+func (w *watcher) open() {
+	opts := []clientv3.OpOption{clientv3.WithRev(w.rev + 1), clientv3.WithPrevKV()}
+	if w.recursive {
+		opts = append(opts, clientv3.WithPrefix())
+	}
+	if w.progress {
+		opts = append(opts, clientv3.WithProgressNotify())
+	}
+	w.events = w.store.client.Watcher.Watch(w.ctx, w.key, opts...)
+}
+
+// readInitial appends a page of initial rows, and the bookmark behind the last.
+func (w *watcher) readInitial(ctx context.Context) error {
+	ctx, cancel := w.store.bound(ctx)
+	defer cancel()
+	defer context.AfterFunc(w.ctx, cancel)()
+	p, err := w.readPage(ctx)
+	if err != nil {
+		return err
+	}
+	for i, kv := range p.kvs {
+		p.kvs[i] = nil
+		// Not with ctx: a page that has been read must not be lost when the caller gives up.
+		row, selected, err := w.store.listRow(w.ctx, string(kv.Key), kv, w.predicate)
+		if err != nil {
+			return err
+		}
+		if selected {
+			w.out = append(w.out, storage.Event{Type: storage.Added, Row: row})
+		}
+	}
+	if p.more {
+		return nil
+	}
+	w.initial = nil
+	w.rev = p.rev
+	if w.bookmark {
+		w.out = append(w.out, storage.Event{
+			Type: storage.Bookmark, Row: storage.Row{ResourceVersion: uint64(p.rev)}, InitialEventsEnd: true,
+		})
+	}
+	w.open()
+	return nil
+}
+
+func (w *watcher) readPage(ctx context.Context) (page, error) {
+	if w.recursive {
+		return w.store.page(ctx, w.initial, false)
+	}
+	resp, err := w.store.client.KV.Get(ctx, w.key)
+	if err != nil {
+		return page{}, w.store.fail(w.key, err)
+	}
+	return page{kvs: resp.Kvs, rev: resp.Header.Revision}, nil
+}
+
+// receive waits for an answer of etcd and appends its events.
+func (w *watcher) receive(ctx context.Context) error {
+	var resp clientv3.WatchResponse
+	var ok bool
+	select {
+	case resp, ok = <-w.events:
+	case <-w.ctx.Done():
+		return io.EOF
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !ok {
+		// The client was closed.
+		return io.EOF
+	}
+	if err := resp.Err(); err != nil {
+		return w.fail(err)
+	}
+	if resp.IsProgressNotify() {
+		if w.progress && resp.Header.Revision > w.rev {
+			w.rev = resp.Header.Revision
+			w.out = append(w.out, storage.Event{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: uint64(w.rev)}})
+		}
+		return nil
+	}
+	w.store.ops.received(len(resp.Events))
+	for _, e := range resp.Events {
+		if err := w.add(e); err != nil {
+			return err
+		}
+		w.rev = e.Kv.ModRevision
+	}
+	return nil
+}
+
+// add appends an event as its watcher sees it, if it does.
+func (w *watcher) add(e *clientv3.Event) error {
+	key := string(e.Kv.Key)
+	rv := uint64(e.Kv.ModRevision)
+	if e.PrevKv == nil && !e.IsCreate() {
+		return &storage.Error{Code: storage.ErrCodeExpired, Key: key, ResourceVersion: rv,
+			Message: fmt.Sprintf("%s (the value before revision %d is compacted)", expiredWatch, rv)}
+	}
+	var now, before state
+	var err error
+	if e.Type != clientv3.EventTypeDelete {
+		if now, err = w.store.state(w.ctx, key, e.Kv, false); err != nil {
+			return err
+		}
+	}
+	if e.PrevKv != nil {
+		if before, err = w.store.state(w.ctx, key, e.PrevKv, false); err != nil {
+			return err
+		}
+	}
+	is, err := w.selected(now.row)
+	if err != nil {
+		return err
+	}
+	was, err := w.selected(before.row)
+	if err != nil {
+		return err
+	}
+	event := storage.Event{Row: now.row, Prev: before.row}
+	switch {
+	case is && was:
+		event.Type = storage.Modified
+	case is:
+		event.Type = storage.Added
+	case was:
+		event.Type = storage.Deleted
+		if event.Row, err = w.store.row(key, before.data, rv); err != nil {
+			return err
+		}
+	default:
+		return nil
+	}
+	w.out = append(w.out, event)
+	return nil
+}
+
+// selected reports whether the watcher sees a row.
+func (w *watcher) selected(row storage.Row) (bool, error) {
+	if row.Value == nil || w.all {
+		return row.Value != nil, nil
+	}
+	selected, err := w.predicate.Matches(row.Value)
+	if err != nil {
+		return false, corrupt(row.Key, err)
+	}
+	return selected, nil
+}
+
+// fail returns the error that ends a watch.
+func (w *watcher) fail(err error) error {
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return &storage.Error{Code: storage.ErrCodeExpired, Key: w.key, Message: expiredWatch, Err: err}
+	}
+	return w.store.fail(w.key, err)
+}
