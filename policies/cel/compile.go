@@ -1,0 +1,261 @@
+package cel
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"sync"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"weir.dev/weir/policies"
+)
+
+// maxTextBytes bounds one expression, maxExpressions a source.
+const (
+	maxTextBytes   = 64 << 10
+	maxExpressions = 4096
+)
+
+// Compile implements policies.Engine.
+func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
+	if n := len(src.Variables) + len(src.Expressions); n > maxExpressions {
+		return nil, policies.Issues{{Message: fmt.Sprintf("%d expressions are more than %d", n, maxExpressions)}}
+	}
+	c := compiler{engine: e, src: src, vars: &varIndex{index: map[string]int{}, types: map[string]*celgo.Type{}}}
+	p := &program{config: e.config, inputs: src.Inputs}
+	for i := range src.Variables {
+		p.variables = append(p.variables, c.variable(i))
+	}
+	for i := range src.Expressions {
+		p.expressions = append(p.expressions, c.expression(&src.Expressions[i]))
+	}
+	if err := c.issues.Err(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+type varIndex struct {
+	index map[string]int
+	types map[string]*celgo.Type
+	// narrow are variables that are no larger than the documents and their own text.
+	narrow map[string]bool
+	mask   []uint64
+}
+
+// envKey says which environment an expression is compiled in.
+type envKey struct{ mutating, item bool }
+
+type compiler struct {
+	engine *Engine
+	src    *policies.Source
+	vars   *varIndex
+	envs   map[envKey]*celgo.Env
+	bare   *celgo.Env
+	issues policies.Issues
+}
+
+func (c *compiler) fail(x *policies.Expression, format string, args ...any) {
+	c.issues = append(c.issues, policies.Issue{Path: x.Path, Text: x.Text, Line: 1, Column: 1, Message: fmt.Sprintf(format, args...)})
+}
+
+// withVariables declares the type of variables in an environment.
+func (c *compiler) withVariables(env *celgo.Env) (*celgo.Env, error) {
+	return celgo.CustomTypeProvider(&variableTypes{Provider: env.CELTypeProvider(), index: c.vars.index, types: c.vars.types})(env)
+}
+
+// env returns the environment for x.
+func (c *compiler) env(x *policies.Expression) (*celgo.Env, error) {
+	key := envKey{mutating: x.Want == policies.ApplyConfiguration || x.Want == policies.JSONPatch, item: x.Item}
+	if env := c.envs[key]; env != nil {
+		return env, nil
+	}
+	base := c.engine.plain
+	if key.mutating {
+		base = c.engine.mutating
+	}
+	opts := []celgo.EnvOption{c.withVariables, celgo.Variable("variables", celgo.ObjectType(variablesType))}
+	for _, name := range c.src.Inputs {
+		opts = append(opts, celgo.Variable(name, celgo.DynType))
+	}
+	if key.item {
+		opts = append(opts, celgo.Variable("item", celgo.DynType), celgo.Variable("items", celgo.DynType),
+			celgo.Variable("index", celgo.IntType), celgo.Variable("path", celgo.StringType))
+	}
+	env, err := base.Extend(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("cel environment: %w", err)
+	}
+	if c.envs == nil {
+		c.envs = map[envKey]*celgo.Env{}
+	}
+	c.envs[key] = env
+	return env, nil
+}
+
+// unmetered returns the environment that plans unmetered programs.
+func (c *compiler) unmetered() (*celgo.Env, error) {
+	if c.bare == nil {
+		env, err := c.engine.unmetered.Extend(c.withVariables)
+		if err != nil {
+			return nil, fmt.Errorf("cel environment: %w", err)
+		}
+		c.bare = env
+	}
+	return c.bare, nil
+}
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (c *compiler) variable(i int) *expression {
+	v := &c.src.Variables[i]
+	_, taken := c.vars.types[v.Name]
+	switch {
+	case !variableName.MatchString(v.Name):
+		c.fail(&v.Expression, "variable name %q is not an identifier", v.Name)
+	case taken:
+		c.fail(&v.Expression, "variable %q is defined twice", v.Name)
+	}
+	x := v.Expression
+	x.Item, x.Want = false, policies.Any
+	out := c.expression(&x)
+	// A variable that is wrong is dyn to those that use it, so that it is reported once.
+	t, narrow, mask := celgo.DynType, false, uint64(0)
+	if out != nil {
+		t, narrow, mask = out.output, out.narrow, out.mentions
+	}
+	c.vars.index[v.Name], c.vars.types[v.Name] = i, t
+	if c.vars.narrow == nil {
+		c.vars.narrow = map[string]bool{}
+	}
+	c.vars.narrow[v.Name] = narrow
+	c.vars.mask = append(c.vars.mask, mask)
+	return out
+}
+
+// expression compiles x; nil when there are issues.
+func (c *compiler) expression(x *policies.Expression) *expression {
+	switch {
+	case x.Text == "":
+		c.issues = append(c.issues, policies.Issue{Path: x.Path, Message: "an expression is required"})
+		return nil
+	case len(x.Text) > maxTextBytes:
+		c.issues = append(c.issues, policies.Issue{Path: x.Path, Message: fmt.Sprintf("%d bytes are more than %d", len(x.Text), maxTextBytes)})
+		return nil
+	}
+	env, err := c.env(x)
+	if err != nil {
+		c.fail(x, "%v", err)
+		return nil
+	}
+	checked, issues := env.Compile(x.Text)
+	if issues.Err() != nil {
+		c.report(x, issues)
+		return nil
+	}
+	if want := wantType(x.Want); want != nil && !checked.OutputType().IsExactType(want) {
+		c.fail(x, "must evaluate to %s, not %s%s", typeName(want), typeName(checked.OutputType()), hint(want, checked.OutputType()))
+		return nil
+	}
+	root := checked.NativeRep()
+	out := &expression{path: x.Path, text: x.Text, want: x.Want, output: checked.OutputType()}
+	out.mentions = c.mentions(root)
+	out.narrow = c.isNarrow(root)
+	out.bounds = c.bounds(env, checked)
+	limit := c.engine.config.ExpressionLimit
+	out.metered = sync.OnceValues(func() (celgo.Program, error) {
+		return env.Program(checked, celgo.CostLimit(limit), celgo.InterruptCheckFrequency(checkFrequency))
+	})
+	if out.bounds[0] <= limit && !c.engine.config.AlwaysMeter {
+		bare, err := c.unmetered()
+		if err == nil {
+			out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize))
+		}
+		if err != nil {
+			c.fail(x, "%v", err)
+			return nil
+		}
+	} else if _, err := out.metered(); err != nil {
+		c.fail(x, "%v", err)
+		return nil
+	}
+	return out
+}
+
+func (c *compiler) report(x *policies.Expression, issues *celgo.Issues) {
+	errs := slices.Clone(issues.Errors())
+	slices.SortStableFunc(errs, func(a, b *celgo.Error) int {
+		if a.Location.Line() != b.Location.Line() {
+			return a.Location.Line() - b.Location.Line()
+		}
+		return a.Location.Column() - b.Location.Column()
+	})
+	for _, err := range errs {
+		c.issues = append(c.issues, policies.Issue{
+			Path: x.Path, Text: x.Text,
+			Line: err.Location.Line(), Column: err.Location.Column() + 1,
+			Message: err.Message,
+		})
+	}
+}
+
+// mentions returns the inputs that an expression uses, as bits by their index.
+func (c *compiler) mentions(root *ast.AST) uint64 {
+	var mask uint64
+	ast.PreOrderVisit(root.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
+		switch x.Kind() {
+		case ast.IdentKind:
+			if i := slices.Index(c.src.Inputs, x.AsIdent()); i >= 0 {
+				mask |= 1 << i
+			}
+			if x.AsIdent() == "item" || x.AsIdent() == "items" {
+				mask |= 1 // items are parts of the first input
+			}
+		case ast.SelectKind:
+			s := x.AsSelect()
+			if op := s.Operand(); op.Kind() == ast.IdentKind && op.AsIdent() == "variables" {
+				if i, ok := c.vars.index[s.FieldName()]; ok && i < len(c.vars.mask) {
+					mask |= c.vars.mask[i]
+				}
+			}
+		case ast.CallKind: // variables.?name
+			call := x.AsCall()
+			if call.FunctionName() == "_?._" && len(call.Args()) == 2 && call.Args()[1].Kind() == ast.LiteralKind {
+				name, _ := call.Args()[1].AsLiteral().Value().(string)
+				if i, ok := c.vars.index[name]; ok && i < len(c.vars.mask) {
+					mask |= c.vars.mask[i]
+				}
+			}
+		default:
+		}
+	}))
+	return mask
+}
+
+func wantType(t policies.Type) *celgo.Type {
+	switch t {
+	case policies.Bool:
+		return celgo.BoolType
+	case policies.String:
+		return celgo.StringType
+	case policies.ApplyConfiguration:
+		return celgo.ObjectType(mutation.ObjectTypeName)
+	case policies.JSONPatch:
+		return celgo.ListType(celgo.ObjectType(mutation.JSONPatchTypeName))
+	case policies.Any:
+	}
+	return nil
+}
+
+func typeName(t *celgo.Type) string { return celgo.FormatCELType(t) }
+
+// hint says how to get the type that is wanted where only the run can know it.
+func hint(want, have *celgo.Type) string {
+	if have.Kind() != celgo.DynKind || (want.Kind() != celgo.BoolKind && want.Kind() != celgo.StringKind) {
+		return ""
+	}
+	return fmt.Sprintf("; %s(…) converts it", typeName(want))
+}

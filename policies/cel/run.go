@@ -1,0 +1,222 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/policies"
+)
+
+// run implements policies.Run and is the activation of its programs.
+type run struct {
+	program   *program
+	inputs    []input
+	variables []variable
+	bytes     uint64 // of all inputs
+	at        *policies.Locals
+	ctx       context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
+	cost      policies.Cost
+	stopped   error // why an evaluation within the one under way was stopped
+}
+
+type input struct {
+	val   ref.Val // nil: null
+	bytes uint64
+}
+
+// variable is the value of a variable, once it is known.
+type variable struct {
+	val   ref.Val
+	err   error
+	state variableState
+}
+
+type variableState uint8
+
+const (
+	unknown variableState = iota
+	evaluating
+	known
+)
+
+// Bind implements policies.Run.
+func (r *run) Bind(i int, v document.Value) {
+	in := &r.inputs[i]
+	r.bytes -= in.bytes
+	*in = input{val: refVal(v), bytes: uint64(len(v.Raw()))}
+	r.bytes += in.bytes
+	clear(r.variables)
+}
+
+// Cost implements policies.Run.
+func (r *run) Cost() policies.Cost { return r.cost }
+
+// ResolveName implements interpreter.Activation.
+func (r *run) ResolveName(name string) (any, bool) {
+	for i, n := range r.program.inputs {
+		if n == name {
+			if r.inputs[i].val == nil {
+				return types.NullValue, true
+			}
+			return r.inputs[i].val, true
+		}
+	}
+	switch name {
+	case "variables":
+		return r, true
+	case "item", "items", "index", "path":
+		if r.at == nil {
+			return nil, false
+		}
+		switch name {
+		case "item":
+			return refVal(r.at.Item), true
+		case "items":
+			return refVal(r.at.Items), true
+		case "index":
+			return types.Int(r.at.Index), true
+		default:
+			return types.String(r.at.Path), true
+		}
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (*run) Parent() interpreter.Activation { return nil }
+
+// variable gives the value of a variable.
+func (r *run) variable(i int) (any, error) {
+	v := &r.variables[i]
+	switch v.state {
+	case evaluating: // cannot be, since a variable sees only those before it
+		return nil, errors.New("variable uses itself")
+	case unknown:
+		v.state = evaluating
+		v.val, v.err = r.eval(r.ctx, r.program.variables[i])
+		v.state = known
+	case known:
+	}
+	if v.err != nil {
+		return nil, v.err
+	}
+	return v.val, nil
+}
+
+// Eval implements policies.Run.
+func (r *run) Eval(ctx context.Context, i int, at *policies.Locals) (policies.Verdict, error) {
+	r.ctx, r.at, r.stopped = ctx, at, nil
+	x := r.program.expressions[i]
+	val, err := r.eval(ctx, x)
+	r.ctx, r.at = nil, nil
+	if err != nil {
+		return policies.Verdict{}, err
+	}
+	verdict, err := toVerdict(x.want, val)
+	if err != nil {
+		return policies.Verdict{}, &policies.EvalError{Path: x.path, Text: x.text, Err: err}
+	}
+	return verdict, nil
+}
+
+func toVerdict(want policies.Type, val ref.Val) (v policies.Verdict, err error) {
+	switch want {
+	case policies.Bool:
+		b, ok := val.(types.Bool)
+		if !ok {
+			return v, fmt.Errorf("value is of type %s, not bool", val.Type().TypeName())
+		}
+		v.Bool = bool(b)
+	case policies.String:
+		s, ok := val.(types.String)
+		if !ok {
+			return v, fmt.Errorf("value is of type %s, not string", val.Type().TypeName())
+		}
+		v.String = string(s)
+	case policies.ApplyConfiguration:
+		v.Value, err = applyConfiguration(val)
+	case policies.JSONPatch:
+		v.Value, err = jsonPatch(val)
+	case policies.Any:
+		v.Value, err = toDocument(val)
+	}
+	return v, err
+}
+
+// eval evaluates one text, unmetered where its bound allows that.
+func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", x.path, context.Cause(ctx))
+	}
+	if x.plain != nil {
+		if bound, ok := x.bound(r.bytes, r.program.config.ExpressionLimit); ok && r.cost.Proven+bound <= r.program.config.RunLimit/2 {
+			r.cost.Proven += bound
+			val, _, err := x.plain.Eval(r)
+			return r.result(x, val, err)
+		}
+	}
+	metered, err := x.metered()
+	if err != nil {
+		return nil, &policies.EvalError{Path: x.path, Text: x.text, Err: err}
+	}
+	if r.cost.Used > r.program.config.RunLimit {
+		return nil, r.overRun(x)
+	}
+	val, details, err := metered.ContextEval(ctx, r)
+	used := uint64(0)
+	if details != nil && details.ActualCost() != nil {
+		used = *details.ActualCost()
+	}
+	r.cost.Used += used
+	var cancelled interpreter.EvalCancelledError
+	switch {
+	case errors.As(err, &cancelled) && cancelled.Cause == interpreter.CostLimitExceeded:
+		r.stopped = &policies.CostError{Path: x.path, Text: x.text, Used: used, Limit: r.program.config.ExpressionLimit}
+		return nil, r.stopped
+	case errors.Is(err, interpreter.InterruptError{}):
+		r.stopped = fmt.Errorf("%s: %w", x.path, context.Cause(ctx))
+		return nil, r.stopped
+	case r.cost.Used > r.program.config.RunLimit:
+		return nil, r.overRun(x)
+	}
+	return r.result(x, val, err)
+}
+
+func (r *run) overRun(x *expression) error {
+	r.stopped = &policies.CostError{Path: x.path, Text: x.text, Used: r.cost.Used, Limit: r.program.config.RunLimit, Run: true}
+	return r.stopped
+}
+
+// result prefers the reason for which an inner evaluation was stopped over what the
+// outer one made of it.
+func (r *run) result(x *expression, val ref.Val, err error) (ref.Val, error) {
+	switch {
+	case r.stopped != nil:
+		return nil, r.stopped
+	case err != nil:
+		return nil, &policies.EvalError{Path: x.path, Text: x.text, Err: err}
+	case val == nil:
+		return nil, &policies.EvalError{Path: x.path, Text: x.text, Err: errors.New("no value")}
+	}
+	return val, nil
+}
+
+// bound returns the bound on the cost for documents of so many bytes.
+func (x *expression) bound(bytes, limit uint64) (uint64, bool) {
+	for i, n := range sizeClasses {
+		if bytes <= n {
+			b := x.bounds[i]
+			return b, b <= limit
+		}
+	}
+	return 0, false
+}
+
+var _ celgo.Activation = (*run)(nil)
