@@ -175,7 +175,7 @@ func TestIngestErrors(t *testing.T) {
 // sameSyntaxError reports whether upstream says what e says. Where the text ends within
 // a token, upstream reports a space that is not there.
 func sameSyntaxError(e *SyntaxError, upstream error, offset int64) bool {
-	if e.Msg == "unexpected end of JSON input" && strings.HasPrefix(upstream.Error(), "invalid character ' ' in ") {
+	if e.Msg == "unexpected end of JSON input" && strings.HasPrefix(upstream.Error(), "invalid character ' ' ") {
 		return offset == e.Offset
 	}
 	return offset == e.Offset && upstream.Error() == e.Msg

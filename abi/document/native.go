@@ -151,6 +151,9 @@ func appendDocument(dst []byte, d *Document, depth int) ([]byte, error) {
 // checkDepth reports an error when canonical JSON within depth containers is nested
 // too deep.
 func checkDepth(depth int, raw []byte) error {
+	if depth > MaxDepth {
+		return errDepth
+	}
 	if depth+len(raw)/2 < MaxDepth { // n bytes nest at most n/2 containers
 		return nil
 	}

@@ -98,7 +98,10 @@ func (v Value) Int() (int64, bool) {
 		return 0, false
 	}
 	i, err := strconv.ParseInt(alias(v.Raw()), 10, 64)
-	return i, err == nil
+	if err != nil {
+		return 0, false
+	}
+	return i, true
 }
 
 // Float returns the 64-bit float nearest to a Number.
