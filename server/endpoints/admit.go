@@ -1,0 +1,188 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+)
+
+// attributes describes the request to admission. options are one of metav1's.
+func (sc *scope) attributes(ctx context.Context, op admission.Operation, options any, dryRun []string) (admission.Attributes, error) {
+	a := admission.Attributes{
+		Operation:   op,
+		Kind:        sc.kind,
+		Resource:    sc.gvr,
+		Subresource: sc.subresource(),
+		Namespace:   sc.namespace,
+		Name:        sc.name,
+		DryRun:      isDryRun(dryRun),
+		UID:         audit.GetAuditIDTruncated(ctx),
+	}
+	a.User, _ = request.UserFrom(ctx)
+	raw, err := json.Marshal(options)
+	if err != nil {
+		return a, fmt.Errorf("options of the request: %w", err)
+	}
+	a.Options, err = document.Parse(raw)
+	return a, err
+}
+
+// admit runs the mutators on obj, whose live state is old or nil, and defaults it
+// after each that changed it.
+func (s *server) admit(ctx context.Context, sc *scope, a admission.Attributes, obj, old *document.Document) (*document.Document, error) {
+	if s.Admission == nil {
+		return obj, nil
+	}
+	a.Object, a.OldObject = obj, old
+	sc.nameAttributes(&a, obj)
+	for _, m := range s.Admission.Mutators {
+		if !m.Handles(a.Operation) {
+			continue
+		}
+		before := a.Object
+		if err := m.Admit(ctx, &a); err != nil {
+			return nil, err
+		}
+		if a.Object == before {
+			continue
+		}
+		if a.Object == nil {
+			return nil, apierrors.NewInternalError(fmt.Errorf("admission removed the object of the request"))
+		}
+		defaulted, err := sc.defaults(ctx, a.Object)
+		if err != nil {
+			return nil, err
+		}
+		a.Object = defaulted
+	}
+	return dedupOwners(ctx, a.Object, duplicateOwnersAdmitted)
+}
+
+// nameAttributes fills in what a create learns from its object only. A namespace
+// is in itself, as upstream has it.
+func (sc *scope) nameAttributes(a *admission.Attributes, obj *document.Document) {
+	if a.Name == "" && obj != nil {
+		a.Name = obj.Get("metadata", "name").String()
+	}
+	if a.Namespace == "" && sc.gvr.Group == "" && sc.gvr.Resource == "namespaces" {
+		a.Namespace = a.Name
+	}
+}
+
+// validateCreate runs the validators on what will be stored.
+func (s *server) validateCreate(sc *scope, a admission.Attributes) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj *document.Document) error {
+		if s.Admission == nil {
+			return nil
+		}
+		served, err := sc.fromStored(ctx, obj)
+		if err != nil {
+			return err
+		}
+		a := a
+		a.Object = served
+		sc.nameAttributes(&a, served)
+		return s.Admission.Validate(ctx, &a)
+	}
+}
+
+// validateUpdate runs the validators on what will be stored.
+func (s *server) validateUpdate(sc *scope, a admission.Attributes) rest.ValidateObjectUpdateFunc {
+	return func(ctx context.Context, obj, old *document.Document) error {
+		if s.Admission == nil {
+			return nil
+		}
+		served, err := sc.fromStored(ctx, obj)
+		if err != nil {
+			return err
+		}
+		servedOld, err := sc.fromStored(ctx, old)
+		if err != nil {
+			return err
+		}
+		a := a
+		a.Object, a.OldObject = served, servedOld
+		sc.nameAttributes(&a, served)
+		return s.Admission.Validate(ctx, &a)
+	}
+}
+
+// validateDelete runs the mutators, which may refuse, and the validators on what
+// will be deleted.
+func (s *server) validateDelete(sc *scope, a admission.Attributes) rest.ValidateObjectFunc {
+	return func(ctx context.Context, obj *document.Document) error {
+		if s.Admission == nil {
+			return nil
+		}
+		served, err := sc.fromStored(ctx, obj)
+		if err != nil {
+			return err
+		}
+		a := a
+		a.OldObject = served
+		sc.nameAttributes(&a, served)
+		if err := s.Admission.Admit(ctx, &a); err != nil {
+			return err
+		}
+		return s.Admission.Validate(ctx, &a)
+	}
+}
+
+// authorizeCreate asks for `create` before an update creates an object: the
+// filters have only asked for update or patch.
+func (s *server) authorizeCreate(sc *scope, path string, validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
+	if s.Authorizer == nil {
+		return validate
+	}
+	return func(ctx context.Context, obj *document.Document) error {
+		user, _ := request.UserFrom(ctx)
+		decision, reason, err := s.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User:            user,
+			Verb:            "create",
+			Namespace:       sc.namespace,
+			APIGroup:        sc.gvr.Group,
+			APIVersion:      sc.gvr.Version,
+			Resource:        sc.gvr.Resource,
+			Subresource:     sc.subresource(),
+			Name:            sc.name,
+			ResourceRequest: true,
+			Path:            path,
+		})
+		switch {
+		case decision == authorizer.DecisionAllow:
+			return validate(ctx, obj)
+		case err != nil:
+			return apierrors.NewInternalError(err)
+		default:
+			return apierrors.NewForbidden(sc.gvr.GroupResource(), sc.name,
+				fmt.Errorf("cannot create a resource by update: %s", reasonOr(reason, "not allowed")))
+		}
+	}
+}
+
+func reasonOr(reason, otherwise string) string {
+	if reason == "" {
+		return otherwise
+	}
+	return reason
+}
+
+// isDryRun reports whether nothing is to be stored.
+func isDryRun(dryRun []string) bool {
+	for _, d := range dryRun {
+		if d == metav1.DryRunAll {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,114 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// statusOf returns the Status that tells a client of err. An error that is no
+// APIStatus is a 500 with its text, as upstream.
+func statusOf(err error) *metav1.Status {
+	var api apierrors.APIStatus
+	switch {
+	case errors.As(err, &api):
+		status := api.Status()
+		if status.Status == "" {
+			status.Status = metav1.StatusFailure
+		}
+		if status.Code == 0 {
+			status.Code = http.StatusInternalServerError
+			if status.Status == metav1.StatusSuccess {
+				status.Code = http.StatusOK
+			}
+		}
+		return typedStatus(&status)
+	case errors.Is(err, context.DeadlineExceeded):
+		status := apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0).Status()
+		return typedStatus(&status)
+	case errors.Is(err, context.Canceled):
+		status := apierrors.NewTimeoutError("request was canceled", 0).Status()
+		return typedStatus(&status)
+	default:
+		return typedStatus(&metav1.Status{
+			Status:  metav1.StatusFailure,
+			Code:    http.StatusInternalServerError,
+			Reason:  metav1.StatusReasonUnknown,
+			Message: err.Error(),
+		})
+	}
+}
+
+func typedStatus(status *metav1.Status) *metav1.Status {
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return status
+}
+
+// writeError answers with the Status of err. It is the only place that does.
+func writeError(w http.ResponseWriter, req *http.Request, err error) {
+	status := statusOf(err)
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	if status.Code == http.StatusNoContent {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	writeStatus(w, req, int(status.Code), status)
+}
+
+// writeStatus answers with a Status as it is. What the client accepts does not
+// hide it: where that is neither JSON nor YAML, JSON is written.
+func writeStatus(w http.ResponseWriter, req *http.Request, code int, status *metav1.Status) {
+	out, ok := negotiate(req, plainMediaTypes{})
+	if !ok {
+		out = output{mediaType: mediaTypeJSON, pretty: true}
+	}
+	raw, err := json.Marshal(status)
+	if err != nil { // a Status has nothing that does not marshal
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	writeBytes(w, req, out, code, raw)
+}
+
+// statusError is an error with a Status that apierrors has no constructor for.
+type statusError struct{ status metav1.Status }
+
+var _ apierrors.APIStatus = statusError{}
+
+func (e statusError) Error() string         { return e.status.Message }
+func (e statusError) Status() metav1.Status { return e.status }
+
+func newStatusError(code int, reason metav1.StatusReason, format string, args ...any) error {
+	return statusError{metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    int32(code),
+		Reason:  reason,
+		Message: fmt.Sprintf(format, args...),
+	}}
+}
+
+func newNotAcceptable(accepted []string) error {
+	return newStatusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"only the following media types are accepted: %s", strings.Join(accepted, ", "))
+}
+
+func newUnsupportedMediaType(accepted []string) error {
+	return newStatusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: %s", strings.Join(accepted, ", "))
+}
+
+// logInternal logs what is the server's fault.
+func (s *server) logInternal(req *http.Request, err error) {
+	if code := statusOf(err).Code; code == http.StatusInternalServerError {
+		s.Logger.ErrorContext(req.Context(), "request failed", "method", req.Method, "path", req.URL.Path, "err", err)
+	}
+}

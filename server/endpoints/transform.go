@@ -1,0 +1,144 @@
+package endpoints
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// The kinds that an object can be asked for as, by `as` in Accept.
+const (
+	kindTable       = "Table"
+	kindPartial     = "PartialObjectMetadata"
+	kindPartialList = "PartialObjectMetadataList"
+)
+
+// respond answers with an object of the stored version, in the form agreed.
+func (s *server) respond(ctx context.Context, w http.ResponseWriter, req *http.Request, sc *scope, out output, code int, stored *document.Document) error {
+	obj, err := sc.fromStored(ctx, stored)
+	if err != nil {
+		return err
+	}
+	if out.convert == nil {
+		writeDocument(w, req, out, code, obj)
+		return nil
+	}
+	var chunks [][]byte
+	switch out.convert.Kind {
+	case kindPartial:
+		chunks = partial(obj, out.convert.GroupVersion())
+	case kindPartialList:
+		return newStatusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"you requested %s, but the requested object is not a list (%s)", kindPartialList, sc.kind.Kind)
+	default:
+		t, err := s.newTable(req, sc, out.convert.GroupVersion())
+		if err != nil {
+			return err
+		}
+		list := &rest.List{Items: []*document.Document{obj}, ResourceVersion: obj.Get("metadata", "resourceVersion").String()}
+		if chunks, err = t.encode(list); err != nil {
+			return err
+		}
+	}
+	writeChunks(w, req, out, code, chunks)
+	return nil
+}
+
+// respondList answers with a page of objects of the stored version.
+func (s *server) respondList(ctx context.Context, w http.ResponseWriter, req *http.Request, sc *scope, out output, stored *rest.List) error {
+	list, err := sc.listFromStored(ctx, stored)
+	if err != nil {
+		return err
+	}
+	var chunks [][]byte
+	switch {
+	case out.convert == nil:
+		kind := sc.resource.ListKind
+		if kind == "" {
+			kind = sc.kind.Kind + "List"
+		}
+		chunks, err = encodeList(sc.kind.GroupVersion().String(), kind, list, func(chunks [][]byte, obj *document.Document) [][]byte {
+			return append(chunks, obj.Bytes())
+		})
+	case out.convert.Kind == kindPartialList:
+		gv := out.convert.GroupVersion()
+		chunks, err = encodeList(gv.String(), kindPartialList, list, func(chunks [][]byte, obj *document.Document) [][]byte {
+			return append(chunks, partial(obj, gv)...)
+		})
+	case out.convert.Kind == kindPartial:
+		return newStatusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+			"you requested %s, but the requested object is a list (%sList)", kindPartial, sc.kind.Kind)
+	default:
+		var t *table
+		if t, err = s.newTable(req, sc, out.convert.GroupVersion()); err == nil {
+			chunks, err = t.encode(list)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	writeChunks(w, req, out, http.StatusOK, chunks)
+	return nil
+}
+
+// listFromStored converts a page to the version served; without a converter it is the page itself.
+func (sc *scope) listFromStored(ctx context.Context, list *rest.List) (*rest.List, error) {
+	if list == nil {
+		list = &rest.List{}
+	}
+	if sc.converter == nil {
+		return list, nil
+	}
+	converted := *list
+	converted.Items = make([]*document.Document, len(list.Items))
+	for i, obj := range list.Items {
+		var err error
+		if converted.Items[i], err = sc.fromStored(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	return &converted, nil
+}
+
+// encodeList frames items by what a list says of itself. The bytes of items are
+// not copied. Members are in order, as in upstream's lists of custom resources.
+func encodeList(apiVersion, kind string, list *rest.List, item func([][]byte, *document.Document) [][]byte) ([][]byte, error) {
+	meta, err := encodeListMeta(list)
+	if err != nil {
+		return nil, err
+	}
+	chunks := make([][]byte, 0, 2*len(list.Items)+2)
+	chunks = append(chunks, []byte(`{"apiVersion":"`+apiVersion+`","items":[`))
+	comma := []byte(",")
+	for i, obj := range list.Items {
+		if i > 0 {
+			chunks = append(chunks, comma)
+		}
+		chunks = item(chunks, obj)
+	}
+	return append(chunks, []byte(`],"kind":"`+kind+`","metadata":`+meta+`}`)), nil
+}
+
+func encodeListMeta(list *rest.List) (string, error) {
+	raw, err := json.Marshal(metav1.ListMeta{
+		ResourceVersion:    list.ResourceVersion,
+		Continue:           list.Continue,
+		RemainingItemCount: list.RemainingItemCount,
+	})
+	return string(raw), err
+}
+
+// partial encodes the PartialObjectMetadata of an object.
+func partial(obj *document.Document, gv schema.GroupVersion) [][]byte {
+	meta := obj.Get("metadata").Raw()
+	if len(meta) == 0 {
+		meta = []byte("{}")
+	}
+	return [][]byte{[]byte(`{"apiVersion":"` + gv.String() + `","kind":"` + kindPartial + `","metadata":`), meta, []byte("}")}
+}

@@ -1,0 +1,242 @@
+package endpoints
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// watchDrain is how long a client that does not read may hold a watch beyond its end.
+const watchDrain = 30 * time.Second
+
+// watch serves the events of a collection until the client leaves, the time is up
+// or the context of the request ends, which is how a server shuts down.
+//
+// An error before the first event is an HTTP error only where the client is to
+// come back with the same request (429, 503) or has asked for nonsense (400, 422);
+// every other one is an ERROR event, as upstream.
+func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts *internalversion.ListOptions) error {
+	watcher, ok := sc.storage.(rest.Watcher)
+	if !ok {
+		return sc.errNotSupported("watch")
+	}
+	out, ok := negotiate(req, streamMediaTypes{})
+	if !ok {
+		return newNotAcceptable([]string{mediaTypeJSON + ";stream=watch"})
+	}
+	frames, err := s.newFrames(req, sc, out)
+	if err != nil {
+		return err
+	}
+	timeout := s.watchTimeout(opts)
+	ctx, cancel := context.WithTimeout(sc.context(req.Context()), timeout)
+	defer cancel()
+
+	cursor, err := watcher.Watch(ctx, opts)
+	if err != nil {
+		if !isWatchEvent(err) {
+			return err
+		}
+		stream := newStream(w, timeout)
+		defer stream.close()
+		stream.start()
+		stream.writeError(err)
+		return nil
+	}
+	defer cursor.Stop()
+	stream := newStream(w, timeout)
+	defer stream.close()
+	stream.start()
+	for {
+		events, err := cursor.Next(ctx)
+		for i := range events {
+			chunks, err := frames.encode(ctx, &events[i])
+			if err != nil {
+				s.logInternal(req, err)
+				stream.writeError(err)
+				return nil
+			}
+			stream.write(chunks)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF), ctx.Err() != nil:
+			stream.flush()
+			return nil
+		default:
+			s.logInternal(req, err)
+			stream.writeError(err)
+			return nil
+		}
+		if !stream.flush() {
+			return nil
+		}
+	}
+}
+
+// watchTimeout is timeoutSeconds, else random, so that clients that came together
+// do not come back together.
+func (s *server) watchTimeout(opts *internalversion.ListOptions) time.Duration {
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
+		return time.Duration(min(*opts.TimeoutSeconds, int64((100*365*24*time.Hour)/time.Second))) * time.Second
+	}
+	return time.Duration(float64(s.MinRequestTimeout) * (1 + rand.Float64()))
+}
+
+// isWatchEvent reports whether an error at the start of a watch is told in the stream.
+func isWatchEvent(err error) bool {
+	switch statusOf(err).Code {
+	case http.StatusGone, http.StatusGatewayTimeout, http.StatusInternalServerError:
+		return true
+	default:
+		return false
+	}
+}
+
+// stream writes frames to a client and flushes them.
+type stream struct {
+	w       http.ResponseWriter
+	buf     *bufio.Writer
+	control *http.ResponseController
+	err     error
+}
+
+func newStream(w http.ResponseWriter, timeout time.Duration) *stream {
+	s := &stream{w: w, buf: acquireBuffer(w), control: http.NewResponseController(w)}
+	// A connection that cannot have one is bound by its own time limits.
+	_ = s.control.SetWriteDeadline(time.Now().Add(timeout + watchDrain))
+	return s
+}
+
+// start sends the header, so that a client knows that the watch is on.
+func (s *stream) start() {
+	s.w.Header().Set("Content-Type", mediaTypeJSON)
+	s.w.WriteHeader(http.StatusOK)
+	s.flush()
+}
+
+func (s *stream) write(chunks [][]byte) {
+	for _, chunk := range chunks {
+		if s.err == nil {
+			_, s.err = s.buf.Write(chunk)
+		}
+	}
+}
+
+// flush sends what was written. It reports whether the client still listens.
+func (s *stream) flush() bool {
+	if s.err == nil {
+		s.err = s.buf.Flush()
+	}
+	if s.err == nil {
+		s.err = s.control.Flush()
+	}
+	return s.err == nil
+}
+
+// writeError ends the stream with an ERROR event.
+func (s *stream) writeError(err error) {
+	raw, marshalErr := json.Marshal(statusOf(err))
+	if marshalErr != nil {
+		return
+	}
+	s.write([][]byte{frameError, raw, frameEnd})
+	s.flush()
+}
+
+// close hands the buffer back and leaves the connection without a deadline.
+func (s *stream) close() {
+	releaseBuffer(s.buf)
+	_ = s.control.SetWriteDeadline(time.Time{})
+}
+
+// The parts of a frame around an object. They are never written to.
+var (
+	frameAdded    = []byte(`{"type":"ADDED","object":`)
+	frameModified = []byte(`{"type":"MODIFIED","object":`)
+	frameDeleted  = []byte(`{"type":"DELETED","object":`)
+	frameBookmark = []byte(`{"type":"BOOKMARK","object":`)
+	frameError    = []byte(`{"type":"ERROR","object":`)
+	frameEnd      = []byte("}\n")
+)
+
+// frames encodes events in the form agreed with a client.
+type frames struct {
+	scope *scope
+	out   output
+	// table is set where that form is a Table.
+	table *table
+}
+
+func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, error) {
+	f := &frames{scope: sc, out: out}
+	if out.convert == nil || out.convert.Kind != kindTable {
+		return f, nil
+	}
+	var err error
+	f.table, err = s.newTable(req, sc, out.convert.GroupVersion())
+	return f, err
+}
+
+// encode gives the frame of an event. The bytes of its object are not copied.
+func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error) {
+	prefix := frameAdded
+	switch event.Type {
+	case "MODIFIED":
+		prefix = frameModified
+	case "DELETED":
+		prefix = frameDeleted
+	case "BOOKMARK":
+		prefix = frameBookmark
+	}
+	obj := event.Object
+	var err error
+	if event.Type == "BOOKMARK" {
+		obj, err = f.bookmark(event)
+	} else {
+		obj, err = f.scope.fromStored(ctx, obj)
+	}
+	if err != nil {
+		return nil, err
+	}
+	chunks := [][]byte{prefix}
+	switch {
+	case f.table != nil:
+		rv := obj.Get("metadata", "resourceVersion").String()
+		body, err := f.table.encode(&rest.List{Items: []*document.Document{obj}, ResourceVersion: rv})
+		if err != nil {
+			return nil, err
+		}
+		f.table.noHeaders = true // only the first event has them
+		chunks = append(chunks, body...)
+	case f.out.convert != nil:
+		chunks = append(chunks, partial(obj, f.out.convert.GroupVersion())...)
+	default:
+		chunks = append(chunks, obj.Bytes())
+	}
+	return append(chunks, frameEnd), nil
+}
+
+// bookmark is an object of the kind that has a resourceVersion and nothing else.
+func (f *frames) bookmark(event *rest.Event) (*document.Document, error) {
+	meta := map[string]any{"resourceVersion": event.ResourceVersion}
+	if event.InitialEventsEnd {
+		meta["annotations"] = map[string]any{metav1.InitialEventsAnnotationKey: "true"}
+	}
+	return document.FromValue(map[string]any{
+		"apiVersion": f.scope.kind.GroupVersion().String(),
+		"kind":       f.scope.kind.Kind,
+		"metadata":   meta,
+	})
+}
