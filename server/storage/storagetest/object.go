@@ -1,5 +1,5 @@
-// Package storagetest is the suite that every storage.Interface passes. A test of an
-// implementation makes a fresh storage and calls one RunTest function with it:
+// Package storagetest is the suite that every storage.Interface passes. Run runs all
+// of it; each RunTest function can be called alone too:
 //
 //	func TestCreate(t *testing.T) {
 //		storagetest.RunTestCreate(t.Context(), t, newStorage(t))
