@@ -1,0 +1,137 @@
+package cacher
+
+import (
+	"strings"
+	"unique"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Fields that most objects have with the value that their key already holds.
+const (
+	nameField      = "metadata.name"
+	namespaceField = "metadata.namespace"
+)
+
+// pair is a label or a field.
+type pair struct {
+	name, value unique.Handle[string]
+}
+
+// element is one row as the cache holds it. It is immutable, and shared by the tree,
+// its snapshots and the ring.
+type element struct {
+	row storage.Row
+	// pairs are the labels, then the fields that the key does not tell.
+	pairs  []pair
+	labels int32
+	// base is where the key goes on after the cache's prefix.
+	base int32
+	// keyName and keyNamespace: the field has the value that the key tells.
+	keyName, keyNamespace bool
+}
+
+// newElement makes an element of a row whose key is below a prefix of base bytes.
+func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element {
+	el := &element{row: row, base: int32(base)}
+	n := len(l) + len(f)
+	namespace, name := el.fromKey()
+	if value, ok := f[nameField]; ok && value == name {
+		el.keyName = true
+		n--
+	}
+	if value, ok := f[namespaceField]; ok && value == namespace {
+		el.keyNamespace = true
+		n--
+	}
+	if n == 0 {
+		return el
+	}
+	el.pairs = make([]pair, 0, n)
+	for name, value := range l {
+		el.pairs = append(el.pairs, pair{unique.Make(name), unique.Make(value)})
+	}
+	el.labels = int32(len(el.pairs))
+	for name, value := range f {
+		if name == nameField && el.keyName || name == namespaceField && el.keyNamespace {
+			continue
+		}
+		el.pairs = append(el.pairs, pair{unique.Make(name), unique.Make(value)})
+	}
+	return el
+}
+
+// suffix is the key without the cache's prefix: [namespace/]name.
+func (el *element) suffix() string { return el.row.Key[el.base:] }
+
+// fromKey splits the suffix at its last slash.
+func (el *element) fromKey() (namespace, name string) {
+	suffix := el.suffix()
+	if i := strings.LastIndexByte(suffix, '/'); i >= 0 {
+		return suffix[:i], suffix[i+1:]
+	}
+	return "", suffix
+}
+
+// label returns the value of a label.
+func (el *element) label(name string) (string, bool) {
+	return find(el.pairs[:el.labels], name)
+}
+
+// field returns the value of a selectable field.
+func (el *element) field(name string) (string, bool) {
+	switch {
+	case name == nameField && el.keyName:
+		_, value := el.fromKey()
+		return value, true
+	case name == namespaceField && el.keyNamespace:
+		value, _ := el.fromKey()
+		return value, true
+	}
+	return find(el.pairs[el.labels:], name)
+}
+
+func find(pairs []pair, name string) (string, bool) {
+	for _, p := range pairs {
+		if p.name.Value() == name {
+			return p.value.Value(), true
+		}
+	}
+	return "", false
+}
+
+// labelsOf and fieldsOf are the views of an element that selectors take.
+type (
+	labelsOf element
+	fieldsOf element
+)
+
+var (
+	_ labels.Labels = (*labelsOf)(nil)
+	_ fields.Fields = (*fieldsOf)(nil)
+)
+
+func (l *labelsOf) Has(name string) bool {
+	_, ok := (*element)(l).label(name)
+	return ok
+}
+
+func (l *labelsOf) Get(name string) string {
+	value, _ := (*element)(l).label(name)
+	return value
+}
+
+func (l *labelsOf) Lookup(name string) (string, bool) { return (*element)(l).label(name) }
+
+func (f *fieldsOf) Has(name string) bool {
+	_, ok := (*element)(f).field(name)
+	return ok
+}
+
+func (f *fieldsOf) Get(name string) string {
+	value, _ := (*element)(f).field(name)
+	return value
+}

@@ -1,0 +1,180 @@
+package cacher
+
+import (
+	"slices"
+	"strings"
+	"sync"
+)
+
+// topicKind is what the watchers of a topic have in common.
+type topicKind uint8
+
+const (
+	// prefixTopic: keys that start with scope, which is "" or ends with "/".
+	prefixTopic topicKind = iota
+	// keyTopic: the key scope.
+	keyTopic
+	// fieldTopic and labelTopic: keys that start with scope, of objects whose field or
+	// label name has value, before or after the change.
+	fieldTopic
+	labelTopic
+)
+
+// topicKey names a topic. Keys are those after the cache's prefix.
+type topicKey struct {
+	kind               topicKind
+	scope, name, value string
+}
+
+// topic wakes the watchers that an event may concern.
+type topic struct {
+	signal
+	key      topicKey
+	watchers int // guarded by hub.mu
+}
+
+// hub finds the topics of an event, so that its cost grows with the watchers that it
+// concerns and not with those that exist.
+type hub struct {
+	mu     sync.RWMutex
+	topics map[topicKey]*topic // guarded by mu
+	// fields and labels are the names that there are topics for.
+	fields, labels names // guarded by mu
+}
+
+// join returns the topic of a watcher; leave must follow.
+func (h *hub) join(key topicKey) *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[key]
+	if t == nil {
+		if h.topics == nil {
+			h.topics = map[topicKey]*topic{}
+		}
+		t = &topic{key: key}
+		h.topics[key] = t
+		h.namesLocked(key.kind).add(key.name)
+	}
+	t.watchers++
+	return t
+}
+
+func (h *hub) leave(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.watchers--; t.watchers == 0 {
+		delete(h.topics, t.key)
+		h.namesLocked(t.key.kind).remove(t.key.name)
+	}
+}
+
+// namesLocked returns the names that topics of a kind count in, nil where they have none.
+func (h *hub) namesLocked(kind topicKind) *names {
+	switch kind {
+	case fieldTopic:
+		return &h.fields
+	case labelTopic:
+		return &h.labels
+	}
+	return nil
+}
+
+// publish wakes the watchers of events that the ring shows already. Only the
+// goroutine that appends to the ring may call it.
+func (h *hub) publish(events []*event) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	if len(h.topics) == 0 {
+		return
+	}
+	for _, e := range events {
+		if e.kind == cut {
+			for _, t := range h.topics {
+				t.fire(e.seq)
+			}
+			continue
+		}
+		h.publishLocked(e)
+	}
+}
+
+func (h *hub) publishLocked(e *event) {
+	suffix := e.cur.suffix()
+	h.fireLocked(topicKey{kind: keyTopic, scope: suffix}, e.seq)
+	for end := 0; ; {
+		scope := suffix[:end]
+		h.fireLocked(topicKey{kind: prefixTopic, scope: scope}, e.seq)
+		for i := range h.fields {
+			name := h.fields[i].name
+			h.fireValuesLocked(topicKey{kind: fieldTopic, scope: scope, name: name}, e, (*element).field)
+		}
+		for i := range h.labels {
+			name := h.labels[i].name
+			h.fireValuesLocked(topicKey{kind: labelTopic, scope: scope, name: name}, e, (*element).label)
+		}
+		next := strings.IndexByte(suffix[end:], '/')
+		if next < 0 {
+			return
+		}
+		end += next + 1
+	}
+}
+
+// fireValuesLocked fires the topics of the value that an object had and of the one that it has.
+func (h *hub) fireValuesLocked(key topicKey, e *event, value func(*element, string) (string, bool)) {
+	var had bool
+	if e.prev != nil {
+		if key.value, had = value(e.prev, key.name); had {
+			h.fireLocked(key, e.seq)
+		}
+	}
+	if e.kind == removal {
+		return
+	}
+	if now, has := value(e.cur, key.name); has && !(had && now == key.value) {
+		key.value = now
+		h.fireLocked(key, e.seq)
+	}
+}
+
+func (h *hub) fireLocked(key topicKey, seq uint64) {
+	if t := h.topics[key]; t != nil {
+		t.fire(seq)
+	}
+}
+
+// names counts names. There are few.
+type names []struct {
+	name  string
+	count int
+}
+
+func (n *names) add(name string) {
+	if n == nil {
+		return
+	}
+	for i := range *n {
+		if (*n)[i].name == name {
+			(*n)[i].count++
+			return
+		}
+	}
+	*n = append(*n, struct {
+		name  string
+		count int
+	}{name, 1})
+}
+
+func (n *names) remove(name string) {
+	if n == nil {
+		return
+	}
+	for i := range *n {
+		if (*n)[i].name == name {
+			if (*n)[i].count--; (*n)[i].count == 0 {
+				*n = slices.Delete(*n, i, i+1)
+			}
+			return
+		}
+	}
+}

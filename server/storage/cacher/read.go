@@ -1,0 +1,229 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Get implements storage.Interface. The most recent row costs a question for the
+// storage's revision, which all who ask at the same time share; where the cache is not
+// at that revision the row of an own write may be.
+func (c *Cacher) Get(ctx context.Context, key string, opts storage.GetOptions) (storage.Row, error) {
+	suffix, ok := c.suffix(key, false)
+	if !ok || c.isStop.Load() {
+		return c.config.Storage.Get(ctx, key, opts)
+	}
+	if opts.ResourceVersion == "" {
+		return c.getCurrent(ctx, key, suffix, opts)
+	}
+	rv, err := storage.ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return storage.Row{}, err
+	}
+	c.start()
+	if !c.isReady.Load() {
+		return c.config.Storage.Get(ctx, key, opts)
+	}
+	if rv > c.rv.Load() {
+		if row, ok := c.pending.get(key); ok && row.ResourceVersion >= rv {
+			return found(key, row, opts)
+		}
+		switch err := c.waitFor(ctx, rv, c.config.FreshTimeout); {
+		case errors.Is(err, errStale) && !c.fresh():
+			return c.config.Storage.Get(ctx, key, opts)
+		case errors.Is(err, errStale):
+			return storage.Row{}, c.tooLarge(rv)
+		case err != nil:
+			return storage.Row{}, err
+		}
+	}
+	return c.row(key, suffix, opts)
+}
+
+// getCurrent returns the most recent row.
+func (c *Cacher) getCurrent(ctx context.Context, key, suffix string, opts storage.GetOptions) (storage.Row, error) {
+	if !c.fresh() {
+		return c.config.Storage.Get(ctx, key, opts)
+	}
+	rv, err := c.currentRevision(ctx)
+	if err == nil && rv > c.rv.Load() {
+		// The storage's last write was this one: nothing can have changed the row since.
+		if row, ok := c.pending.get(key); ok && row.ResourceVersion == rv {
+			c.metrics.readFresh.Inc()
+			return found(key, row, opts)
+		}
+		err = c.waitFor(ctx, rv, min(getWait, c.config.FreshTimeout))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return storage.Row{}, ctx.Err()
+	case err != nil:
+		c.metrics.readFellBack.Inc()
+		return c.config.Storage.Get(ctx, key, opts)
+	}
+	c.metrics.readFresh.Inc()
+	return c.row(key, suffix, opts)
+}
+
+// row returns the cached row.
+func (c *Cacher) row(key, suffix string, opts storage.GetOptions) (storage.Row, error) {
+	el := c.cached(suffix)
+	if el == nil {
+		return found(key, storage.Row{}, opts)
+	}
+	return el.row, nil
+}
+
+// found returns row, or what there is to return where it has no Value.
+func found(key string, row storage.Row, opts storage.GetOptions) (storage.Row, error) {
+	if row.Value != nil {
+		return row, nil
+	}
+	if opts.IgnoreNotFound {
+		return storage.Row{Key: key}, nil
+	}
+	return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyNotFound, Key: key, Message: "not found"}
+}
+
+// Count implements storage.Interface, from memory when it is filled.
+func (c *Cacher) Count(ctx context.Context, prefix string) (int64, error) {
+	suffix, ok := c.suffix(prefix, true)
+	if !ok || !c.isReady.Load() {
+		return c.config.Storage.Count(ctx, prefix)
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return int64(c.rows.count(suffix, "")), nil
+}
+
+// GetList implements storage.Interface.
+func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptions) (storage.List, error) {
+	start, ok := c.suffix(key, opts.Recursive)
+	if !ok || c.isStop.Load() {
+		return c.config.Storage.GetList(ctx, key, opts)
+	}
+	prefix := c.config.Prefix + start
+	revision, err := storage.ResolveListRevision(prefix, opts)
+	if err != nil {
+		return storage.List{}, err
+	}
+	c.start()
+	if !c.isReady.Load() {
+		if opts.Predicate.Limit > 0 && opts.Predicate.Empty() {
+			return c.config.Storage.GetList(ctx, key, opts)
+		}
+		if err := c.awaitReady(ctx); err != nil {
+			return storage.List{}, err
+		}
+	}
+	v, err := c.viewFor(ctx, revision, opts)
+	switch {
+	case ctx.Err() != nil:
+		return storage.List{}, ctx.Err()
+	case errors.Is(err, errStale):
+		return c.config.Storage.GetList(ctx, key, opts)
+	case err != nil:
+		return storage.List{}, err
+	}
+	limit := opts.Predicate.Limit
+	if !opts.Recursive || anyAge(opts) {
+		limit = 0
+	}
+	from := strings.TrimPrefix(revision.StartKey, c.config.Prefix)
+	return c.page(v, newFilter(start, !opts.Recursive, opts.Predicate), from, limit)
+}
+
+// anyAge reports whether a list takes any state, for which its limit is ignored.
+func anyAge(opts storage.ListOptions) bool {
+	return opts.ResourceVersion == "0" && opts.Predicate.Continue == ""
+}
+
+// viewFor returns the state that a list asks for: errStale when the storage has to answer.
+func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opts storage.ListOptions) (view, error) {
+	if rv := max(revision.Exact, revision.AtLeast); rv > 0 {
+		if err := c.waitFor(ctx, rv, c.config.FreshTimeout); err != nil {
+			if errors.Is(err, errStale) && c.fresh() {
+				return view{}, c.tooLarge(rv)
+			}
+			return view{}, err
+		}
+		if revision.Exact == 0 {
+			return c.snapshot(), nil
+		}
+		v, ok := c.snapshotAt(rv)
+		if !ok {
+			return view{}, errStale
+		}
+		return v, nil
+	}
+	if anyAge(opts) {
+		return c.snapshot(), nil
+	}
+	if !c.fresh() {
+		c.metrics.readFellBack.Inc()
+		return view{}, errStale
+	}
+	if err := c.waitCurrent(ctx, c.config.FreshTimeout); err != nil {
+		c.metrics.readFellBack.Inc()
+		return view{}, errStale
+	}
+	c.metrics.readFresh.Inc()
+	return c.snapshot(), nil
+}
+
+// page returns a page, or with limit 0 all, of the rows of a state that f wants.
+func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List, error) {
+	list := storage.List{ResourceVersion: v.rv, Rows: []storage.Row{}}
+	c.metrics.lists.Inc()
+	if f.exact {
+		if el := v.rows.get(f.start); el != nil && f.selected(el) {
+			list.Rows = append(list.Rows, el.row)
+		}
+		c.metrics.listFetched.Inc()
+		c.metrics.listReturned.Add(float64(len(list.Rows)))
+		return list, nil
+	}
+	selects := f.selects()
+	total := 0
+	if !selects {
+		total = v.rows.count(f.start, from)
+		size := total
+		if limit > 0 {
+			size = min(size, int(limit))
+		}
+		list.Rows = make([]storage.Row, 0, size)
+	}
+	fetched, more := 0, false
+	var last string
+	v.rows.ascend(f.start, from, func(el *element) bool {
+		if limit > 0 && int64(len(list.Rows)) == limit {
+			more = true
+			return false
+		}
+		fetched++
+		if !selects || f.selected(el) {
+			list.Rows = append(list.Rows, el.row)
+			last = el.row.Key
+		}
+		return true
+	})
+	c.metrics.listFetched.Add(float64(fetched))
+	c.metrics.listReturned.Add(float64(len(list.Rows)))
+	if !more {
+		return list, nil
+	}
+	token, err := storage.NextPage(last, c.config.Prefix+f.start, v.rv)
+	if err != nil {
+		return storage.List{}, &storage.Error{Code: storage.ErrCodeBadContinue, Message: err.Error(), Err: err}
+	}
+	list.Continue = token
+	if !selects {
+		remaining := int64(total - len(list.Rows))
+		list.RemainingItemCount = &remaining
+	}
+	c.kept.keep(v, c.config.Clock.Now())
+	return list, nil
+}

@@ -1,0 +1,267 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Pauses between attempts to list or to watch; the first retry after a success is immediate.
+const (
+	firstBackoff   = 20 * time.Millisecond
+	longestBackoff = 2 * time.Second
+)
+
+// maxEvents bounds how many events are taken in under one lock.
+const maxEvents = 1024
+
+// errRefill says that the cache must be filled anew.
+var errRefill = errors.New("cache must be filled again")
+
+// run fills the cache and follows the storage until ctx is done.
+func (c *Cacher) run(ctx context.Context) {
+	defer c.connected.Store(false)
+	filled := false
+	for failures := 0; ctx.Err() == nil; {
+		var err error
+		if !filled {
+			if err = c.fill(ctx); err == nil {
+				filled = true
+				continue
+			}
+			c.metrics.initErrors.Inc()
+		} else {
+			var progressed bool
+			since := c.config.Clock.Now()
+			progressed, err = c.follow(ctx)
+			switch code := storage.CodeOf(err); {
+			case code == storage.ErrCodeExpired || errors.Is(err, errRefill):
+				filled = false
+			case code == storage.ErrCodeCorruptObj:
+				// The same revision would end the next watch too. A list says which
+				// objects cannot be read, and reads go to the storage until it succeeds.
+				filled = false
+				c.setReady(false)
+				c.endWatchers(err)
+			case progressed || c.config.Clock.Since(since) > longestBackoff:
+				failures = 0
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		c.config.Logger.Info("watch cache restarts", "resource", c.config.Resource.String(), "fill", !filled, "err", err)
+		if failures > 0 {
+			c.sleep(ctx, backoff(failures))
+		}
+		failures++
+	}
+}
+
+// backoff returns the pause after a number of failures in a row.
+func backoff(failures int) time.Duration {
+	pause := longestBackoff
+	if failures < 8 {
+		pause = min(firstBackoff<<(failures-1), longestBackoff)
+	}
+	return pause/2 + rand.N(pause/2)
+}
+
+func (c *Cacher) sleep(ctx context.Context, pause time.Duration) {
+	timer := c.config.Clock.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+	case <-ctx.Done():
+	}
+}
+
+// follow watches from where the cache is until the watch ends. It reports whether
+// anything came.
+func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	select {
+	case <-c.refill: // of the time before the last fill
+	default:
+	}
+	// Deferred before Stop, so that the refill is not awaited any more.
+	done := make(chan struct{})
+	defer func() { cancel(nil); <-done }()
+	go func() {
+		defer close(done)
+		select {
+		case <-c.refill:
+			cancel(errRefill)
+		case <-ctx.Done():
+		}
+	}()
+
+	watcher, err := c.config.Storage.Watch(ctx, c.config.Prefix, storage.ListOptions{
+		ResourceVersion: storage.FormatResourceVersion(c.rv.Load()),
+		Recursive:       true,
+		Progress:        true,
+		Predicate: storage.SelectionPredicate{
+			Label:               storage.Everything.Label,
+			Field:               storage.Everything.Field,
+			GetAttrs:            c.config.GetAttrs,
+			AllowWatchBookmarks: true,
+		},
+	})
+	if err != nil {
+		return false, cause(ctx, err)
+	}
+	defer watcher.Stop()
+	c.connected.Store(true)
+	defer func() {
+		c.connected.Store(false)
+		c.advanced.fire(0)
+	}()
+	if c.waiters.Load() > 0 {
+		c.requestProgress()
+	}
+	for {
+		events, err := watcher.Next(ctx)
+		if err != nil {
+			return progressed, cause(ctx, err)
+		}
+		progressed = true
+		for len(events) > 0 {
+			n := min(len(events), maxEvents)
+			if err := c.apply(events[:n]); err != nil {
+				return true, err
+			}
+			events = events[n:]
+		}
+	}
+}
+
+// cause returns why ctx was cancelled, where that is why err came.
+func cause(ctx context.Context, err error) error {
+	if why := context.Cause(ctx); errors.Is(why, errRefill) {
+		return why
+	}
+	return err
+}
+
+// apply takes in what the storage's watch says.
+func (c *Cacher) apply(events []storage.Event) error {
+	// What can be done before the lock is taken.
+	last := c.rv.Load()
+	batch := make([]*event, 0, len(events))
+	for i := range events {
+		e := &events[i]
+		rv := e.Row.ResourceVersion
+		if e.Type == storage.Bookmark {
+			last = max(last, rv)
+			continue
+		}
+		// Two rows of one revision come together or not at all; anything else that is not
+		// above what was seen is not a continuation of it.
+		if rv < last || rv == last && len(batch) == 0 {
+			return fmt.Errorf("%w: event of revision %d after %d", errRefill, rv, last)
+		}
+		last = rv
+		suffix, ok := c.suffix(e.Row.Key, false)
+		if !ok || suffix == "" {
+			return fmt.Errorf("%w: event of the foreign key %q", errRefill, e.Row.Key)
+		}
+		if e.Type == storage.Deleted {
+			batch = append(batch, &event{kind: removal, rv: rv, cur: &element{row: e.Row, base: int32(len(c.config.Prefix))}})
+		} else {
+			batch = append(batch, &event{kind: put, rv: rv, cur: c.element(e.Row)})
+		}
+	}
+	c.commit(batch, last)
+	c.metrics.eventsReceived.Add(float64(len(batch)))
+	return nil
+}
+
+// element makes the element of a row. A row whose attributes cannot be read is kept:
+// it has the name and namespace that its key tells, and no labels.
+func (c *Cacher) element(row storage.Row) *element {
+	base := len(c.config.Prefix)
+	labels, fields, err := c.config.GetAttrs(row.Value)
+	if err != nil {
+		c.config.Logger.Error("attributes of an object cannot be read", "resource", c.config.Resource.String(), "key", row.Key, "err", err)
+		el := newElement(row, base, nil, nil)
+		el.keyName, el.keyNamespace = true, true
+		return el
+	}
+	return newElement(row, base, labels, fields)
+}
+
+// commit applies a batch to the rows and the ring, advances to rv and wakes who waits.
+func (c *Cacher) commit(batch []*event, rv uint64) {
+	now := c.config.Clock.Now().UnixNano()
+	c.mu.Lock()
+	kept := batch[:0]
+	for _, e := range batch {
+		e.at = now
+		switch e.kind {
+		case put:
+			e.prev = c.rows.set(e.cur.suffix(), e.cur)
+		case removal:
+			if e.prev = c.rows.set(e.cur.suffix(), nil); e.prev == nil {
+				// Nobody was told of it, so nobody needs to be told that it is gone.
+				continue
+			}
+		}
+		c.appendLocked(e)
+		kept = append(kept, e)
+	}
+	if len(kept) > 0 {
+		c.frozen = nil
+	}
+	c.ring.publish()
+	moved := rv != c.rv.Load()
+	c.rv.Store(rv)
+	c.mu.Unlock()
+
+	c.pending.forget(rv)
+	c.hub.publish(kept)
+	if moved {
+		c.advanced.fire(0)
+		c.metrics.resourceVersion.Set(float64(rv % 1e15))
+	}
+	c.metrics.eventsDispatched.Add(float64(len(kept)))
+}
+
+// appendLocked adds an event to the ring.
+func (c *Cacher) appendLocked(e *event) {
+	switch c.ring.append(e) {
+	case 1:
+		c.metrics.capacityIncrease.Inc()
+	case -1:
+		c.metrics.capacityDecrease.Inc()
+	default:
+		return
+	}
+	c.metrics.capacity.Set(float64(len(c.ring.slots.Load().at)))
+}
+
+// endWatchers ends all who watch now with err, once they have read what came before.
+func (c *Cacher) endWatchers(err error) {
+	c.commitCut(err, c.rv.Load(), nil)
+}
+
+// commitCut puts a cut into the ring, replaces the rows unless rows is nil, and sets rv.
+func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
+	e := &event{kind: cut, rv: rv, err: err, at: c.config.Clock.Now().UnixNano()}
+	c.mu.Lock()
+	if rows != nil {
+		c.rows, c.frozen = *rows, nil
+	}
+	c.appendLocked(e)
+	c.ring.publish()
+	c.rv.Store(rv)
+	c.mu.Unlock()
+	c.pending.forget(rv)
+	c.hub.publish([]*event{e})
+	c.advanced.fire(0)
+	c.metrics.resourceVersion.Set(float64(rv % 1e15))
+}

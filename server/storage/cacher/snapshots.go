@@ -1,0 +1,138 @@
+package cacher
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	// maxSnapshots bounds the states kept for the pages to come.
+	maxSnapshots = 64
+	// snapshotAge is how long a state is kept after its last use; as long as a storage
+	// keeps its revisions by default.
+	snapshotAge = 5 * time.Minute
+	// maxRewind bounds the events that are undone to rebuild a state.
+	maxRewind = 10000
+)
+
+// snapshots are states that lists have been read at and may be read at again.
+type snapshots struct {
+	mu   sync.Mutex
+	kept []snapshot // the latest used last; guarded by mu
+}
+
+type snapshot struct {
+	view
+	used time.Time
+}
+
+// keep adds a state.
+func (s *snapshots) keep(v view, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.takeLocked(v.rv)
+	s.dropLocked(now)
+	if len(s.kept) == maxSnapshots {
+		s.kept = slices.Delete(s.kept, 0, 1)
+	}
+	s.kept = append(s.kept, snapshot{view: v, used: now})
+}
+
+// get returns the state of exactly rv.
+func (s *snapshots) get(rv uint64, now time.Time) (view, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(now)
+	v, ok := s.takeLocked(rv)
+	if ok {
+		s.kept = append(s.kept, snapshot{view: v, used: now})
+	}
+	return v, ok
+}
+
+func (s *snapshots) takeLocked(rv uint64) (view, bool) {
+	for i := range s.kept {
+		if s.kept[i].rv == rv {
+			v := s.kept[i].view
+			s.kept = slices.Delete(s.kept, i, i+1)
+			return v, true
+		}
+	}
+	return view{}, false
+}
+
+// dropLocked drops the states that have not been used for a while.
+func (s *snapshots) dropLocked(now time.Time) {
+	n := 0
+	for n < len(s.kept) && now.Sub(s.kept[n].used) > snapshotAge {
+		n++
+	}
+	s.kept = slices.Delete(s.kept, 0, n)
+}
+
+// clear drops all states.
+func (s *snapshots) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = nil
+}
+
+// snapshot returns the state of now.
+func (c *Cacher) snapshot() view {
+	c.mu.RLock()
+	if c.frozen != nil {
+		v := view{rows: *c.frozen, rv: c.rv.Load(), next: c.ring.next}
+		c.mu.RUnlock()
+		return v
+	}
+	c.mu.RUnlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.snapshotLocked()
+}
+
+func (c *Cacher) snapshotLocked() view {
+	if c.frozen == nil {
+		frozen := c.rows.copy()
+		c.frozen = &frozen
+	}
+	return view{rows: *c.frozen, rv: c.rv.Load(), next: c.ring.next}
+}
+
+// snapshotAt returns the state of exactly rv, which must not be in the future; false
+// when it can be told no more. The state is kept for the pages to come.
+func (c *Cacher) snapshotAt(rv uint64) (view, bool) {
+	now := c.config.Clock.Now()
+	if v, ok := c.kept.get(rv, now); ok {
+		return v, true
+	}
+	c.mu.Lock()
+	if rv == c.rv.Load() {
+		v := c.snapshotLocked()
+		c.mu.Unlock()
+		return v, true
+	}
+	if rv > c.rv.Load() || rv < c.ring.floor.Load() {
+		c.mu.Unlock()
+		return view{}, false
+	}
+	first := c.ring.after(rv)
+	if c.ring.next-first > maxRewind {
+		c.mu.Unlock()
+		return view{}, false
+	}
+	undo := make([]*event, 0, c.ring.next-first)
+	for seq := c.ring.next; seq > first; seq-- {
+		undo = append(undo, c.ring.get(seq-1))
+	}
+	rows := c.rows.copy()
+	c.mu.Unlock()
+
+	for _, e := range undo {
+		rows.set(e.cur.suffix(), e.prev)
+	}
+	v := view{rows: rows, rv: rv, next: first}
+	c.kept.keep(v, now)
+	return v, true
+}

@@ -1,0 +1,339 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Watch implements storage.Interface. When ctx is done, the watcher ends with io.EOF.
+// That a revision is too old is said by the watcher's Next.
+func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	start, ok := c.suffix(key, opts.Recursive)
+	if !ok {
+		return c.config.Storage.Watch(ctx, key, opts)
+	}
+	rv, err := storage.ParseResourceVersion(opts.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	sendInitial := rv == 0
+	if opts.SendInitialEvents != nil {
+		sendInitial = *opts.SendInitialEvents
+	}
+	switch {
+	case opts.ResourceVersion == "":
+		err = c.waitCurrent(ctx, c.config.FreshTimeout)
+		if errors.Is(err, errStale) {
+			err = c.notReady()
+		}
+	case sendInitial && rv > 0:
+		err = c.waitFor(ctx, rv, c.config.FreshTimeout)
+		if errors.Is(err, errStale) {
+			err = c.tooLarge(rv)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	w := &watcher{
+		cacher:    c,
+		filter:    newFilter(start, !opts.Recursive, opts.Predicate),
+		ended:     ctx.Done(),
+		stop:      make(chan struct{}),
+		bookmarks: opts.Predicate.AllowWatchBookmarks || opts.Progress,
+	}
+	w.deadline, _ = ctx.Deadline()
+	w.plan()
+	// From here on the topic is fired for what the ring gets.
+	w.topic = c.hub.join(w.filter.topic())
+	if err := w.begin(rv, sendInitial); err != nil {
+		c.hub.leave(w.topic)
+		return failed{err}, nil
+	}
+	w.endBookmark = sendInitial && opts.SendInitialEvents != nil && w.bookmarks
+	return w, nil
+}
+
+// begin places the cursor.
+func (w *watcher) begin(rv uint64, sendInitial bool) error {
+	c := w.cacher
+	if sendInitial {
+		v := c.snapshot()
+		w.initial = &v
+		w.next = v.next
+		w.last = v.rv
+		w.from = w.filter.start
+		return nil
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	current := c.rv.Load()
+	switch {
+	case rv == 0:
+		w.next = c.ring.next
+		w.last = current
+	case rv > current:
+		w.next = c.ring.next
+		w.last = rv
+	case rv < c.ring.floor.Load():
+		return &storage.Error{
+			Code:            storage.ErrCodeExpired,
+			ResourceVersion: c.ring.floor.Load(),
+			Message:         fmt.Sprintf("too old resource version: %d (%d)", rv, c.ring.floor.Load()),
+		}
+	default:
+		w.next = c.ring.after(rv)
+		w.last = rv
+	}
+	w.after = rv
+	return nil
+}
+
+// failed is a watcher that ends with an error at once.
+type failed struct{ err error }
+
+func (f failed) Next(context.Context) ([]storage.Event, error) { return nil, f.err }
+func (failed) Stop()                                           {}
+
+const (
+	// maxBatch bounds what Next returns at once.
+	maxBatch = 256
+	// nudgeLead is how long before a bookmark the storage is asked for its revision.
+	nudgeLead = 500 * time.Millisecond
+	// deadlineLead is how long before its deadline a watch gets a last bookmark.
+	deadlineLead = 2 * time.Second
+)
+
+// watcher implements storage.Watcher: a cursor on the ring of its cacher.
+type watcher struct {
+	cacher *Cacher
+	filter filter
+	topic  *topic
+	// ended is closed when the context of Watch is done.
+	ended <-chan struct{}
+	stop  chan struct{}
+	once  sync.Once
+
+	// next is the seq of the first event that has not been looked at.
+	next uint64
+	// after is the revision that was asked for: events up to it are not sent.
+	after uint64
+	// last is the highest revision that was sent or asked for; bookmarks do not go below.
+	last uint64
+	// initial is the state to send first, nil when it is sent; from is where it goes on.
+	initial *view
+	from    string
+	// endBookmark: the end of the initial state is marked.
+	endBookmark bool
+
+	bookmarks bool
+	// due is when the next bookmark is sent; zero before the first plan.
+	due      time.Time
+	deadline time.Time
+	nudged   bool
+	timer    clockTimer
+
+	err   error
+	batch *[]storage.Event
+}
+
+// clockTimer is the part of a clock's timer that is used.
+type clockTimer interface {
+	C() <-chan time.Time
+	Stop() bool
+	Reset(time.Duration) bool
+}
+
+// Next implements storage.Watcher.
+func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
+	w.release()
+	if w.err != nil {
+		return nil, w.fail(w.err)
+	}
+	for {
+		if err := w.over(ctx); err != nil {
+			return nil, err
+		}
+		if w.initial != nil {
+			if w.sendInitial(); w.batch != nil {
+				return *w.batch, nil
+			}
+			continue
+		}
+		w.collect()
+		if w.batch == nil && w.err == nil {
+			// Nothing is there. Look again with the topic armed, so that nothing can slip through.
+			g := w.topic.arm()
+			rv := w.cacher.rv.Load()
+			if w.collect(); w.batch == nil && w.err == nil {
+				if !w.bookmark(ctx, rv) {
+					w.park(ctx, g)
+					continue
+				}
+			}
+		}
+		if w.batch == nil {
+			return nil, w.fail(w.err)
+		}
+		return *w.batch, nil
+	}
+}
+
+// over returns why the watch is over, nil if it is not.
+func (w *watcher) over(ctx context.Context) error {
+	select {
+	case <-w.stop:
+		return w.fail(io.EOF)
+	case <-w.cacher.stopped:
+		return w.fail(io.EOF)
+	case <-w.ended:
+		return w.fail(io.EOF)
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+		return nil
+	}
+}
+
+// fail makes err the end of the watch.
+func (w *watcher) fail(err error) error {
+	w.err = err
+	w.initial = nil
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.Stop()
+	return err
+}
+
+// Stop implements storage.Watcher.
+func (w *watcher) Stop() {
+	w.once.Do(func() {
+		close(w.stop)
+		w.cacher.hub.leave(w.topic)
+	})
+}
+
+// add appends an event to the batch.
+func (w *watcher) add(e storage.Event) {
+	if w.batch == nil {
+		w.batch, _ = w.cacher.batches.Get().(*[]storage.Event)
+		if w.batch == nil {
+			w.batch = new([]storage.Event)
+		}
+	}
+	*w.batch = append(*w.batch, e)
+}
+
+// release gives the batch of the last Next back. A watcher that waits holds none.
+func (w *watcher) release() {
+	if w.batch == nil {
+		return
+	}
+	clear(*w.batch)
+	*w.batch = (*w.batch)[:0]
+	w.cacher.batches.Put(w.batch)
+	w.batch = nil
+}
+
+// sendInitial takes the next part of the initial state. When there is no more, initial is nil.
+func (w *watcher) sendInitial() {
+	sent, looked := 0, 0
+	more := false
+	w.initial.rows.ascend(w.filter.start, w.from, func(el *element) bool {
+		if w.filter.exact && el.suffix() != w.filter.start {
+			return false
+		}
+		// The bound on what is looked at lets a stopped watch with a rare selector end.
+		if sent == maxBatch || looked == 64*maxBatch {
+			w.from = el.suffix()
+			more = true
+			return false
+		}
+		looked++
+		if w.filter.selected(el) {
+			w.add(storage.Event{Type: storage.Added, Row: el.row})
+			sent++
+		}
+		return true
+	})
+	w.cacher.metrics.initEvents.Add(float64(sent))
+	if more {
+		return
+	}
+	if w.endBookmark {
+		w.add(storage.Event{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: w.last}, InitialEventsEnd: true})
+	}
+	w.initial = nil
+}
+
+// collect takes what the ring has for the watcher. It sets err when the watch cannot go
+// on; what came before is in the batch.
+func (w *watcher) collect() {
+	r := &w.cacher.ring
+	for tail := r.tail.Load(); w.next < tail; {
+		if w.batch != nil && len(*w.batch) == maxBatch {
+			return
+		}
+		e := r.get(w.next)
+		if e == nil {
+			w.cacher.metrics.terminated.Inc()
+			w.err = &storage.Error{
+				Code:            storage.ErrCodeExpired,
+				ResourceVersion: w.last,
+				Message:         fmt.Sprintf("too old resource version: %d (%d)", w.last, r.floor.Load()),
+			}
+			return
+		}
+		if e.kind == cut {
+			w.err = e.err
+			return
+		}
+		w.next++
+		if e.rv <= w.after {
+			continue
+		}
+		if out, ok := w.filter.event(e); ok {
+			w.add(out)
+			w.last = e.rv
+		}
+	}
+}
+
+// park waits until the topic fires, or something else ends the wait.
+func (w *watcher) park(ctx context.Context, g *generation) {
+	var alarm <-chan time.Time
+	if w.bookmarks {
+		wake := w.dueWith(ctx)
+		if !w.nudged {
+			wake = wake.Add(-nudgeLead)
+		}
+		pause := max(wake.Sub(w.cacher.config.Clock.Now()), 0)
+		if w.timer == nil {
+			w.timer = w.cacher.config.Clock.NewTimer(pause)
+		} else {
+			w.timer.Stop()
+			w.timer.Reset(pause)
+		}
+		alarm = w.timer.C()
+	}
+	select {
+	case <-g.fired:
+		// Nothing between what was looked at and the event of the firing is for this topic.
+		w.next = max(w.next, g.first)
+	case <-alarm:
+	case <-w.stop:
+	case <-w.cacher.stopped:
+	case <-w.ended:
+	case <-ctx.Done():
+	}
+}
