@@ -93,7 +93,7 @@ func (e *Edit) set(value Value, path []string) error {
 		var err error
 		if at, err = at.child(element); err != nil {
 			if i == 0 {
-				return err
+				return fmt.Errorf("document %w", err)
 			}
 			return fmt.Errorf("%s %w", pathOf(path[:i]), err)
 		}
@@ -267,8 +267,8 @@ func (o *overlay) remove(element string) {
 	o.names[i].overlay = nil
 }
 
-// append appends the canonical JSON of the value with its changes. Its recursion is
-// as deep as the longest path set.
+// append appends the canonical JSON of the value with its changes; without a base and
+// changes it is an empty object. Its recursion is as deep as the longest path set.
 func (o *overlay) append(dst []byte) []byte {
 	if o.isList {
 		dst = append(dst, '[')
@@ -282,9 +282,6 @@ func (o *overlay) append(dst []byte) []byte {
 	}
 	if len(o.names) == 0 && o.base.Exists() {
 		return append(dst, o.base.Raw()...)
-	}
-	if len(o.names) == 0 {
-		return append(dst, "{}"...)
 	}
 	dst = append(dst, '{')
 	open := len(dst)

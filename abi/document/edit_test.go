@@ -52,6 +52,7 @@ func TestEdit(t *testing.T) {
 		{name: "append", edit: func(e *Edit) { e.Set(40, "a", "d", "-").Set(50, "a", "d", "-") }, want: `{"a":{"b":1,"d":[10,{"x":1},30,40,50]},"n":null,"s":"text"}`},
 		{name: "append an object", base: `{"l":[]}`, edit: func(e *Edit) { e.Set("a", "l", "-", "name").Set(1, "l", "0", "port") }, want: `{"l":[{"name":"a","port":1}]}`},
 		{name: "append to what was set", base: `{}`, edit: func(e *Edit) { e.Set([]any{}, "l").Set(1, "l", "-") }, want: `{"l":[1]}`},
+		{name: "delete behind a touched array", base: `{"l":[0,{}]}`, edit: func(e *Edit) { e.Set(2, "l", "-").Delete("l", "3").Delete("l", "x").Delete("l", "1", "a") }, want: `{"l":[0,{},2]}`},
 		{name: "delete elements", base: `{"l":[0,1,2,3]}`, edit: func(e *Edit) { e.Delete("l", "1").Delete("l", "2") }, want: `{"l":[0,2]}`},
 		{name: "delete every element", base: `[0]`, edit: func(e *Edit) { e.Delete("0") }, want: `[]`},
 		{name: "delete below an element", base: `[{"a":1}]`, edit: func(e *Edit) { e.Delete("0", "a") }, want: `[{}]`},
@@ -102,6 +103,7 @@ func TestEditErrors(t *testing.T) {
 	}{
 		{"below a string", func(e *Edit) { e.Set(1, "a", "s", "x") }, `set "a.s.x": "a.s" is of kind string, neither object nor array`},
 		{"below a number that was set", func(e *Edit) { e.Set(1, "b").Set(1, "b", "x") }, `set "b.x": "b" is of kind number, neither object nor array`},
+		{"below a scalar document", func(e *Edit) { e.Set(1).Set(1, "a") }, `set "a": document is of kind number, neither object nor array`},
 		{"no index", func(e *Edit) { e.Set(1, "l", "first") }, `set "l.first": "l" is an array, and "first" no index of it`},
 		{"leading zero", func(e *Edit) { e.Set(1, "l", "00") }, `set "l.00": "l" is an array, and "00" no index of it`},
 		{"sign", func(e *Edit) { e.Set(1, "l", "+1") }, `set "l.+1": "l" is an array, and "+1" no index of it`},

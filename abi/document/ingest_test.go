@@ -118,6 +118,7 @@ func TestIngestErrors(t *testing.T) {
 		{name: "trailing value", raw: `{} {}`, offset: 4, msg: "invalid character '{' after top-level value"},
 		{name: "trailing bracket", raw: `{"a":1}}`, offset: 8, msg: "invalid character '}' after top-level value"},
 		{name: "trailing NUL", raw: "{}\x00", offset: 3, msg: `invalid character '\x00' after top-level value`},
+		{name: "hexadecimal escape of a low surrogate", raw: `"\ud83d\ude0g"`, offset: 13, msg: `invalid character 'g' in \u hexadecimal character escape`},
 		{name: "byte order mark", raw: "\xef\xbb\xbf{}", offset: 1, msg: "invalid character 'ï' looking for beginning of value"},
 		{name: "NaN", raw: `[NaN]`, offset: 2, msg: "invalid character 'N' looking for beginning of value"},
 		{name: "Infinity", raw: `-Infinity`, offset: 2, msg: "invalid character 'I' in numeric literal"},

@@ -25,7 +25,8 @@ func (d *Document) Map() (map[string]any, error) {
 
 // Interface returns the value as a fresh tree of nil, bool, int64, float64, string,
 // []any and map[string]any. An Absent value is nil. A number is an int64 when Int
-// reads it, else a float64. Maps and slices are the caller's to change.
+// reads it, else a float64. Maps and slices are the caller's to change; strings share
+// the document's memory.
 func (v Value) Interface() any {
 	switch v.Kind() {
 	case Bool:

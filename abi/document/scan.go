@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -26,6 +27,9 @@ func scan(raw []byte, tape []node, maxDepth int) (_ []node, canonical bool, _ er
 	}
 next:
 	for {
+		if len(tape)+2 > cap(tape) {
+			tape = slices.Grow(tape, 2+cap(tape)) // append would grow a long tape by a quarter only
+		}
 		if inObject {
 			if i >= len(raw) || raw[i] != '"' {
 				return nil, false, unexpected(raw, i, "looking for beginning of object key string")
@@ -285,12 +289,11 @@ func invalidUTF8(raw []byte, i int) error {
 }
 
 func badLiteral(raw []byte, i int, literal string) error {
-	for k := 1; k < len(literal); k++ {
-		if i+k >= len(raw) || raw[i+k] != literal[k] {
-			return unexpected(raw, i+k, "in literal "+literal+" (expecting "+quoteChar(literal[k])+")")
-		}
+	k := 1
+	for i+k < len(raw) && raw[i+k] == literal[k] { // some byte differs, or is missing
+		k++
 	}
-	return unexpected(raw, i, "looking for beginning of value")
+	return unexpected(raw, i+k, "in literal "+literal+" (expecting "+quoteChar(literal[k])+")")
 }
 
 // scanNumber checks the number at raw[i] and returns the offset behind it.

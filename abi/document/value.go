@@ -122,7 +122,9 @@ func (v Value) Len() int {
 }
 
 // Get follows path, names of members, from the value. It is Absent where a name is
-// not there or would have to be looked up in anything but an Object.
+// not there or would have to be looked up in anything but an Object. Names are
+// case-sensitive. Get does not allocate; it passes over the members before the one
+// it finds.
 func (v Value) Get(path ...string) Value {
 	for _, name := range path {
 		v = v.member(name)
@@ -145,6 +147,8 @@ func (v Value) member(name string) Value {
 }
 
 // Index returns the element i of an Array, counted from 0; it is Absent outside it.
+// It passes over the elements before i, where any of them is a container: a loop over
+// a long array is better written with Elements.
 func (v Value) Index(i int) Value {
 	if v.Kind() != Array || i < 0 || i >= v.Len() {
 		return Value{}

@@ -263,6 +263,8 @@ func TestFromValue(t *testing.T) {
 		{name: "nil document", value: nilDocument, want: "document is absent", fails: true},
 		{name: "invalid document", value: FromCanonical([]byte(`{ }`)), want: "not canonical", fails: true},
 		{name: "deep", value: nested(MaxDepth), want: strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth)},
+		{name: "brackets in a string", value: []any{json.RawMessage(`["` + strings.Repeat(`[{\"`, MaxDepth) + `"]`)}, want: `[["` + strings.Repeat(`[{\"`, MaxDepth) + `"]]`},
+		{name: "many brackets beside each other", value: []any{json.RawMessage(`[` + strings.Repeat(`[{}],`, MaxDepth) + `1]`)}, want: `[[` + strings.Repeat(`[{}],`, MaxDepth) + `1]]`},
 		{name: "too deep", value: nested(MaxDepth + 1), want: "document is nested deeper than 10000 containers", fails: true},
 		{name: "deep document within", value: []any{json.RawMessage(strings.Repeat("[", MaxDepth) + strings.Repeat("]", MaxDepth))}, want: "nested deeper", fails: true},
 		{name: "in itself", value: cycle(), want: "nested deeper", fails: true},
