@@ -1,0 +1,197 @@
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/host/internal/rewrite"
+)
+
+// artefact is compiled code, shared by the modules that use it. It has an
+// engine of its own, so that nothing of it outlives it.
+type artefact struct {
+	host   *Runtime
+	key    artefactKey
+	digest string
+	limits Limits
+	refs   int  // guarded by host.mu
+	closed bool // guarded by host.mu
+
+	built chan struct{} // closed when the fields below are set
+	// err is why it was not built; cancelled if that was the context's end.
+	err       error
+	cancelled bool
+
+	engine     wazero.Runtime
+	cache      wazero.CompilationCache
+	compiled   wazero.CompiledModule
+	globals    []string // exports of its mutable globals
+	resettable bool
+}
+
+// Digest names the bytes of a module: sha256:<hex>.
+func Digest(wasm []byte) string {
+	sum := sha256.Sum256(wasm)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func (l Limits) pages() uint32 { return uint32((l.MemoryBytes + 64<<10 - 1) / (64 << 10)) }
+
+func sizeMessage(have, most int) string {
+	return fmt.Sprintf("module of %d bytes, more than %d", have, most)
+}
+
+// gateError is the host's error for what the gate refuses.
+func gateError(err error) *Error {
+	e := &Error{Class: ClassABIMismatch, Message: "refused: " + err.Error(), Err: err}
+	var re *rewrite.Error
+	if errors.As(err, &re) {
+		switch re.Kind {
+		case rewrite.Import:
+			e.Class = ClassCapability
+		case rewrite.Memory:
+			e.Class = ClassMemory
+		}
+	}
+	return e
+}
+
+// checkExports compares what a module exports with the contract.
+func checkExports(exports map[string]rewrite.FuncType) *Error {
+	mismatch := func(format string, args ...any) *Error {
+		return &Error{Class: ClassABIMismatch, Message: "refused: " + fmt.Sprintf(format, args...)}
+	}
+	if _, ok := exports[abi.ExportMarker]; !ok {
+		for name := range exports {
+			if len(name) > len(abi.ExportMarkerPrefix) && name[:len(abi.ExportMarkerPrefix)] == abi.ExportMarkerPrefix {
+				return mismatch("built for %s, this host has %s", name, abi.ExportMarker)
+			}
+		}
+		return mismatch("exports no function %s", abi.ExportMarker)
+	}
+	for _, want := range []struct {
+		name     string
+		typ      rewrite.FuncType
+		optional bool
+	}{
+		{abi.ExportDescribe, rewrite.FuncType{Results: i32}, false},
+		{abi.ExportInvoke, rewrite.FuncType{Params: i32, Results: i32}, false},
+		{abi.ExportInitialize, rewrite.FuncType{}, true},
+	} {
+		t, ok := exports[want.name]
+		if !ok && !want.optional {
+			return mismatch("exports no function %s", want.name)
+		}
+		if ok && t != want.typ {
+			return mismatch("its %s has another type than the contract's", want.name)
+		}
+	}
+	return nil
+}
+
+// build rewrites and compiles a module.
+func (a *artefact) build(ctx context.Context, wasm []byte) error {
+	start := time.Now()
+	mod, err := rewrite.Rewrite(wasm, rewrite.Options{
+		Import:      importGate(a.host.imports),
+		MemoryPages: a.limits.pages(),
+		Depth:       uint32(a.limits.Depth),
+	})
+	if err != nil {
+		return gateError(err)
+	}
+	if err := checkExports(mod.Exports); err != nil {
+		return err
+	}
+	a.globals, a.resettable = mod.Globals, mod.Resettable
+	if err := a.compile(ctx, mod); err != nil {
+		a.cancelled = ctx.Err() != nil
+		a.closeEngine()
+		if a.cancelled {
+			return &Error{Class: ClassDeadline, Message: "compile: " + context.Cause(ctx).Error(), Err: err}
+		}
+		return &Error{Class: ClassABIMismatch, Message: "refused: " + err.Error(), Err: err}
+	}
+	a.host.metrics.compiled(time.Since(start))
+	return nil
+}
+
+func (a *artefact) compile(ctx context.Context, mod *rewrite.Module) error {
+	config := wazero.NewRuntimeConfig()
+	if a.host.config.Interpreter {
+		config = wazero.NewRuntimeConfigInterpreter()
+	}
+	if dir := a.host.config.CacheDir; dir != "" {
+		cache, err := wazero.NewCompilationCacheWithDir(dir)
+		if err != nil {
+			return fmt.Errorf("compilation cache: %w", err)
+		}
+		a.cache = cache
+		config = config.WithCompilationCache(cache)
+	}
+	config = config.WithCoreFeatures(api.CoreFeaturesV2).
+		WithMemoryLimitPages(a.limits.pages() + 1).
+		WithDebugInfoEnabled(false)
+	a.engine = wazero.NewRuntimeWithConfig(ctx, config)
+	ctx = experimental.WithCompilationWorkers(ctx, a.host.config.CompileWorkers)
+	if err := a.instantiateImports(ctx, mod.Imports); err != nil {
+		return err
+	}
+	compiled, err := a.engine.CompileModule(ctx, mod.Bytes)
+	if err != nil {
+		return err
+	}
+	a.compiled = compiled
+	return nil
+}
+
+// instantiateImports makes the host functions that a module imports.
+func (a *artefact) instantiateImports(ctx context.Context, names []rewrite.ImportName) error {
+	builders := map[string]wazero.HostModuleBuilder{}
+	for _, in := range names {
+		b, ok := builders[in.Module]
+		if !ok {
+			b = a.engine.NewHostModuleBuilder(in.Module)
+			builders[in.Module] = b
+		}
+		f := a.host.imports[in.Module][in.Name]
+		b.NewFunctionBuilder().WithGoFunction(f.goFunc(), engineTypes(f.params), engineTypes(f.results)).Export(in.Name)
+	}
+	refill := api.GoFunc(func(ctx context.Context, stack []uint64) {
+		stack[0] = uint64(invocationOf(ctx).refill(int64(stack[0])))
+	})
+	builders[rewrite.ImportModule] = a.engine.NewHostModuleBuilder(rewrite.ImportModule)
+	builders[rewrite.ImportModule].NewFunctionBuilder().
+		WithGoFunction(refill, engineTypes(i64), engineTypes(i64)).Export(rewrite.ImportRefill)
+	for name, b := range builders {
+		if _, err := b.Instantiate(ctx); err != nil {
+			return fmt.Errorf("host module %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (a *artefact) close() {
+	if a.err == nil {
+		a.closeEngine()
+	}
+}
+
+func (a *artefact) closeEngine() {
+	// The engine gives back memory; it does not fail.
+	if a.engine != nil {
+		_ = a.engine.Close(context.Background())
+	}
+	if a.cache != nil {
+		_ = a.cache.Close(context.Background())
+	}
+}

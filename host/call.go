@@ -1,0 +1,65 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/document"
+)
+
+// Call is one invocation of a hook. Nothing in it is changed; documents may
+// be shared by calls and are not copied before a guest asks for them.
+type Call struct {
+	// Op is the hook.
+	Op abi.Op
+	// Meta is an abi.Meta, made once a request by [NewMeta]. Without it the
+	// guest sees the start of 1970 and no uid.
+	Meta *document.Document
+	// The other input slots; nil is absent.
+	Object, OldObject, Options, Params, Namespace *document.Document
+	// TargetVersion of a conversion, "group/version".
+	TargetVersion string
+	// Budget of the request; nil means that only the module's limits hold.
+	Budget *Budget
+}
+
+// Result is what a hook answered.
+type Result struct {
+	// Object is the new object (for convert the array of objects, for
+	// connect the response); nil when the guest changed nothing.
+	Object *document.Document
+	// Errors make the object invalid.
+	Errors []abi.FieldError
+	// Denied refuses the request; its Code is set.
+	Denied *abi.Denial
+	// Warnings for the client.
+	Warnings []string
+	// Audit annotations.
+	Audit map[string]string
+	// Fuel used; that of a call that fails is in its [Error].
+	Fuel uint64
+}
+
+// NewMeta encodes a request for guests. It sets the seed if it is empty.
+// The error is that the time is not RFC 3339.
+func NewMeta(m abi.Meta) (*document.Document, error) {
+	if _, err := time.Parse(time.RFC3339Nano, m.Time); err != nil {
+		return nil, fmt.Errorf("host: request time: %w", err)
+	}
+	if m.Seed == "" {
+		sum := sha256.Sum256([]byte("weir seed\x00" + m.UID))
+		m.Seed = hex.EncodeToString(sum[:16])
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("host: encode request: %w", err)
+	}
+	return document.Parse(raw)
+}
+
+// FormatTime spells a time as abi.Meta wants it.
+func FormatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -1,0 +1,62 @@
+// Package rewrite makes a guest module safe to run: it refuses what the host
+// could not bound, and rewrites the rest so that the guest counts its own
+// instructions and call depth.
+//
+// # Fuel
+//
+// A private mutable global holds the fuel of the current slice. Each basic
+// block subtracts its number of instructions from it when it is entered;
+// loop headers and function entries then test it, and below zero call the
+// host's refill import with what is left (a number below zero), which answers
+// with the fuel of the next slice or stops the guest. Straight code is
+// charged but not tested, so a slice may be overdrawn by the length of one
+// function; the overdraft is accounted for, so totals are exact and depend
+// on nothing but the guest's input. The instructions block, loop, else, end
+// and nop are free. memory.copy, fill and init cost one unit more for every
+// 64 bytes, a successful memory.grow 1,024 a page, table operations one an
+// entry.
+//
+// # Depth
+//
+// Functions that call others count themselves in and out; beyond the limit
+// the guest sets [ExportFlag] to [FlagDepth] and traps.
+//
+// # State
+//
+// Every mutable global is exported, so that the host can put it back; the
+// start function is exported and not run by the engine.
+//
+// Everything added is found after what was there: types, globals and exports
+// keep their indexes; functions shift by the one import that is added.
+package rewrite
+
+// Names of what a rewritten module has in addition. They all begin with the
+// reserved prefix, which a module must not use itself.
+const (
+	// Prefix is reserved for exports of the rewriter.
+	Prefix = "weir$"
+	// ImportModule and ImportRefill name func(left i64) i64.
+	ImportModule = Prefix + "host"
+	ImportRefill = "refill"
+	// ExportFuel is a mutable i64 global: what is left of the slice.
+	ExportFuel = Prefix + "fuel"
+	// ExportFlag is a mutable i32 global: a Flag.
+	ExportFlag = Prefix + "flag"
+	// ExportDepth is a mutable i32 global: the call depth.
+	ExportDepth = Prefix + "depth"
+	// ExportStart is the start function, if there is one: func().
+	ExportStart = Prefix + "start"
+	// ExportGlobal and a decimal index name the module's own mutable
+	// globals.
+	ExportGlobal = Prefix + "global."
+)
+
+// Flags in ExportFlag.
+const (
+	FlagMemory = 1 // a memory.grow failed
+	FlagDepth  = 2 // the call depth was exceeded
+)
+
+// Version changes whenever the same module is rewritten differently, so that
+// caches of compiled code can tell.
+const Version = 1

@@ -1,0 +1,276 @@
+package rewrite
+
+// instruction reads one instruction and makes pieces of it.
+//
+// Indexes are checked here, since an index that is invalid in the original
+// could be valid in what is written: it would reach the fuel, the refill
+// import or a temporary. All else the engine validates.
+func (f *function) instruction() {
+	r := f.r
+	at := r.pos
+	op := r.byte()
+	switch op {
+	case opBlock, opLoop, opIf:
+		f.blockType()
+		f.open(op)
+	case opElse:
+		if len(f.frames) < 2 || f.top().op != opIf {
+			r.fail(malformed("else without if"))
+			return
+		}
+		f.top().op = opElse
+		f.newBlock()
+	case opEnd:
+		f.close()
+	case opNop:
+	case opUnreachable:
+		f.count()
+		f.dead = true
+	case opBr:
+		f.count()
+		f.label()
+		f.dead = true
+	case opBrIf:
+		f.count()
+		f.label()
+		if !f.dead {
+			f.newBlock()
+		}
+	case opBrTable:
+		f.count()
+		for range r.count("labels", 1<<20) + 1 {
+			f.label()
+			if r.err != nil {
+				return
+			}
+		}
+		f.dead = true
+	case opReturn:
+		f.count()
+		f.replace(at, piece{kind: pieceReturn, n: int64(len(f.frames) - 1)})
+		f.dead = true
+	case opCall:
+		f.count()
+		f.calls = true
+		f.replace(at, piece{kind: pieceCall, n: int64(f.m.funcIndex(r))})
+	case opRefFunc:
+		f.count()
+		f.replace(at, piece{kind: pieceRef, n: int64(f.m.funcIndex(r))})
+	case opCallIndirect:
+		f.count()
+		f.calls = true
+		f.index("type", len(f.m.types))
+		f.index("table", f.m.tables)
+	case opMemoryGrow:
+		f.count()
+		r.byte()
+		if !f.dead {
+			f.temps = true
+			f.replace(at, piece{kind: pieceGrow})
+		}
+	case 0xfc:
+		f.count()
+		f.bulk(at)
+	case 0xfd:
+		f.count()
+		f.vector()
+	default:
+		f.count()
+		f.plain(op)
+	}
+}
+
+func (f *function) top() *frame { return &f.frames[len(f.frames)-1] }
+
+func (f *function) open(op byte) {
+	if len(f.frames) >= maxNesting {
+		f.r.fail(&Error{Kind: Limit, Msg: "blocks nested too deep"})
+		return
+	}
+	switch op {
+	case opIf:
+		f.count()
+		f.newBlock()
+	case opLoop:
+		f.loops = true
+		f.newBlock()
+		f.pieces = append(f.pieces, piece{kind: pieceCheck})
+	}
+	f.frames = append(f.frames, frame{op: op})
+}
+
+// close handles an end. What follows is the same basic block unless a branch
+// can arrive here too, or nothing can come from above.
+func (f *function) close() {
+	top := *f.top()
+	f.frames = f.frames[:len(f.frames)-1]
+	if len(f.frames) == 0 {
+		f.flush(f.r.pos)
+		return
+	}
+	if top.op == opIf || top.op == opElse || top.op == opBlock && top.targeted || f.dead {
+		f.newBlock()
+	}
+}
+
+// label reads a branch target.
+func (f *function) label() {
+	i := f.r.u32()
+	if f.r.err != nil {
+		return
+	}
+	if uint64(i) >= uint64(len(f.frames)) {
+		f.r.fail(malformed("label %d does not exist", i))
+		return
+	}
+	f.frames[len(f.frames)-1-int(i)].targeted = true
+}
+
+func (f *function) blockType() {
+	r := f.r
+	if c := r.b[min(r.pos, len(r.b)-1)]; c == blockEmpty || validValueType(c) {
+		r.byte()
+		return
+	}
+	if i := r.sleb(33); (i < 0 || i >= int64(len(f.m.types))) && r.err == nil {
+		r.fail(malformed("block type %d does not exist", i))
+	}
+}
+
+// index reads an index and checks it.
+func (f *function) index(what string, n int) uint32 {
+	i := f.r.u32()
+	if uint64(i) >= uint64(n) && f.r.err == nil {
+		f.r.fail(malformed("%s %d does not exist", what, i))
+	}
+	return i
+}
+
+func (f *function) plain(op byte) {
+	r := f.r
+	switch {
+	case op >= 0x45 && op <= 0xc4, op == 0x1a, op == 0x1b, op == 0xd1:
+	case op == 0x1c: // select with types
+		r.bytes(uint32(r.count("types", 16)))
+	case op >= 0x20 && op <= 0x22:
+		f.index("local", int(f.locals))
+	case op == opGlobalGet, op == opGlobalSet:
+		i := f.index("global", len(f.m.globals))
+		if op == opGlobalSet && r.err == nil && !f.m.globals[i].mutable {
+			r.fail(malformed("global %d is not mutable", i))
+		}
+	case op == 0x25, op == 0x26: // table.get, table.set
+		if op == 0x26 {
+			f.m.resettable = false
+		}
+		f.index("table", f.m.tables)
+	case op >= 0x28 && op <= 0x3e: // loads and stores
+		r.u32()
+		r.u32()
+	case op == 0x3f:
+		r.byte()
+	case op == opI32Const:
+		r.sleb(32)
+	case op == opI64Const:
+		r.sleb(64)
+	case op == 0x43:
+		r.bytes(4)
+	case op == 0x44:
+		r.bytes(8)
+	case op == 0xd0: // ref.null
+		r.byte()
+	case op == 0x12, op == 0x13:
+		r.fail(malformed("tail calls are not supported"))
+	case op == 0xfe:
+		r.fail(malformed("threads are not supported"))
+	case op == 0xfb, op == 0x14, op == 0x15, op >= 0xd3 && op <= 0xd6:
+		r.fail(malformed("garbage collection and typed references are not supported"))
+	case op >= 0x06 && op <= 0x0a, op == 0x18, op == 0x19, op == 0x1f:
+		r.fail(malformed("exceptions are not supported"))
+	default:
+		r.fail(malformed("opcode %#x is not supported", op))
+	}
+}
+
+// bulk reads what follows 0xfc: saturating conversions, bulk memory, tables.
+func (f *function) bulk(at int) {
+	r := f.r
+	op := r.u32()
+	charge := int64(-1)
+	switch {
+	case op <= 7:
+	case op == 8: // memory.init
+		r.u32()
+		r.byte()
+		charge = 6
+	case op == 9: // data.drop
+		r.u32()
+		f.m.resettable = false
+	case op == 10: // memory.copy
+		r.byte()
+		r.byte()
+		charge = 6
+	case op == 11: // memory.fill
+		r.byte()
+		charge = 6
+	case op == 12: // table.init
+		r.u32()
+		f.index("table", f.m.tables)
+		f.m.resettable = false
+		charge = 0
+	case op == 13: // elem.drop
+		r.u32()
+		f.m.resettable = false
+	case op == 14: // table.copy
+		f.index("table", f.m.tables)
+		f.index("table", f.m.tables)
+		f.m.resettable = false
+		charge = 0
+	case op == 15: // table.grow
+		i := f.index("table", f.m.tables)
+		f.m.resettable = false
+		if !f.dead {
+			f.temps = true
+			f.replace(at, piece{kind: pieceTGrow, n: int64(i)})
+		}
+	case op == 16: // table.size
+		f.index("table", f.m.tables)
+	case op == 17: // table.fill
+		f.index("table", f.m.tables)
+		f.m.resettable = false
+		charge = 0
+	default:
+		r.fail(malformed("opcode 0xfc %d is not supported", op))
+	}
+	if charge >= 0 && !f.dead && r.err == nil {
+		f.temps = true
+		end := r.pos
+		r.pos = at // the charge comes before the instruction
+		f.flush(at)
+		f.pieces = append(f.pieces, piece{kind: pieceBulk, n: charge})
+		f.from = at
+		r.pos = end
+	}
+}
+
+// vector reads what follows 0xfd.
+func (f *function) vector() {
+	r := f.r
+	op := r.u32()
+	switch {
+	case op <= 11, op == 92, op == 93: // loads and stores
+		r.u32()
+		r.u32()
+	case op == 12, op == 13: // v128.const, i8x16.shuffle
+		r.bytes(16)
+	case op >= 21 && op <= 34: // lanes
+		r.byte()
+	case op >= 84 && op <= 91: // loads and stores of lanes
+		r.u32()
+		r.u32()
+		r.byte()
+	case op <= 255:
+	default:
+		r.fail(malformed("relaxed SIMD is not supported"))
+	}
+}

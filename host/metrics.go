@@ -1,0 +1,96 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir.dev/weir/abi"
+)
+
+// metrics are the collectors of a Runtime; nil collects nothing. Labels are
+// bounded by the modules in use: those of a closed module are deleted.
+type metrics struct {
+	calls    *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	fuel     *prometheus.HistogramVec
+	compile  prometheus.Histogram
+	loads    *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	if reg == nil {
+		return nil, nil
+	}
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_host_calls_total",
+			Help: "Calls of guests by module, hook and class of failure (ok if none).",
+		}, []string{"module", "hook", "class"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "weir_host_call_duration_seconds",
+			Help:    "Duration of guest calls, waiting for a guest and restoring it included.",
+			Buckets: prometheus.ExponentialBuckets(5e-6, 4, 10),
+		}, []string{"module", "hook"}),
+		fuel: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "weir_host_call_fuel",
+			Help:    "Fuel units that guest calls used.",
+			Buckets: prometheus.ExponentialBuckets(1000, 10, 6),
+		}, []string{"module", "hook"}),
+		compile: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "weir_host_compile_duration_seconds",
+			Help:    "Duration of rewriting and compiling a module, from the cache or not.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
+		}),
+		loads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_host_loads_total",
+			Help: "Modules loaded, by class of failure (ok if none).",
+		}, []string{"class"}),
+	}
+	for _, c := range []prometheus.Collector{m.calls, m.duration, m.fuel, m.compile, m.loads} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("host: register metrics: %w", err)
+		}
+	}
+	return m, nil
+}
+
+func classLabel(c Class) string {
+	if c == 0 {
+		return "ok"
+	}
+	return c.String()
+}
+
+func (m *metrics) called(module string, op abi.Op, class Class, d time.Duration, fuel uint64) {
+	if m == nil {
+		return
+	}
+	m.calls.WithLabelValues(module, op.String(), classLabel(class)).Inc()
+	m.duration.WithLabelValues(module, op.String()).Observe(d.Seconds())
+	m.fuel.WithLabelValues(module, op.String()).Observe(float64(fuel))
+}
+
+func (m *metrics) compiled(d time.Duration) {
+	if m != nil {
+		m.compile.Observe(d.Seconds())
+	}
+}
+
+func (m *metrics) loaded(class Class) {
+	if m != nil {
+		m.loads.WithLabelValues(classLabel(class)).Inc()
+	}
+}
+
+// forget drops the series of a module.
+func (m *metrics) forget(module string) {
+	if m == nil {
+		return
+	}
+	l := prometheus.Labels{"module": module}
+	m.calls.DeletePartialMatch(l)
+	m.duration.DeletePartialMatch(l)
+	m.fuel.DeletePartialMatch(l)
+}

@@ -1,0 +1,386 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/host/internal/pool"
+)
+
+// loadFactor is how many times a call's fuel and time loading may use.
+const loadFactor = 10
+
+// Module is a loaded module with its settings. It is safe for concurrent
+// use. It is reference-counted: Load gives the caller one reference, which
+// Close gives up; a request that pins a module takes one with Acquire.
+type Module struct {
+	artefact *artefact
+	config   ModuleConfig
+	settings *document.Document
+	manifest abi.Manifest
+	ops      abi.OpSet
+	state    *state // nil if the module is not resettable
+	pool     *pool.Pool[*guest]
+
+	mu      sync.Mutex
+	refs    int           // guarded by mu
+	closed  bool          // guarded by mu; Close was called
+	drained chan struct{} // closed when everything was given back
+}
+
+// Name is the name the module was loaded under.
+func (m *Module) Name() string { return m.config.Name }
+
+// Digest is the digest of the bytes that were loaded: sha256:<hex>.
+func (m *Module) Digest() string { return m.artefact.digest }
+
+// Manifest is how the module describes itself. The caller must not change it.
+func (m *Module) Manifest() abi.Manifest { return m.manifest }
+
+// Handles tells whether the module implements a hook.
+func (m *Module) Handles(op abi.Op) bool { return m.ops.Has(op) }
+
+// Limits are the limits in force.
+func (m *Module) Limits() Limits { return m.config.Limits }
+
+// newModule makes a module of an artefact, whose reference it takes over if
+// it succeeds.
+func newModule(ctx context.Context, a *artefact, config ModuleConfig) (*Module, error) {
+	m := &Module{artefact: a, config: config, refs: 1, drained: make(chan struct{})}
+	if len(config.Settings) > 0 {
+		d, err := document.Parse(config.Settings)
+		if err != nil {
+			return nil, &Error{Class: ClassNotReady, Message: "settings: " + err.Error(), Err: err}
+		}
+		m.settings = d
+	}
+	g, elapsed, err := m.freshGuest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !a.resettable {
+		g.close()
+		m.pool = pool.New(a.host.config.Guests, func(ctx context.Context) (*guest, error) {
+			g, _, err := m.freshGuest(ctx)
+			return g, err
+		}, (*guest).close)
+		return m, nil
+	}
+	err = m.captureWarm(ctx, g, elapsed)
+	g.close()
+	if err != nil {
+		return nil, fmt.Errorf("capture its state: %w", err)
+	}
+	m.pool = pool.New(a.host.config.Guests, m.guestFromState, (*guest).close)
+	if g, err = m.pool.Get(ctx); err != nil {
+		_ = m.state.image.Close()
+		return nil, err
+	}
+	m.pool.Put(g)
+	return m, nil
+}
+
+// freshGuest makes a guest that is initialised and configured. It describes
+// itself the first time.
+func (m *Module) freshGuest(ctx context.Context) (*guest, time.Duration, error) {
+	g, err := m.artefact.newGuest(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	elapsed, err := m.setUp(ctx, g)
+	if err != nil {
+		g.close()
+		return nil, 0, err
+	}
+	return g, elapsed, nil
+}
+
+// setUp initialises, describes and configures a guest.
+func (m *Module) setUp(ctx context.Context, g *guest) (time.Duration, error) {
+	c := m.invocation(ctx, &Call{}, nil)
+	c.limit *= loadFactor
+	c.deadline = c.now().Add(loadFactor * m.config.Limits.Timeout)
+	if err := g.initialize(c); err != nil {
+		return 0, err
+	}
+	if m.ops == 0 {
+		if err := m.describe(g, c); err != nil {
+			return 0, err
+		}
+	}
+	if m.ops.Has(abi.OpConfigure) {
+		if err := m.configure(g, c); err != nil {
+			return 0, err
+		}
+	}
+	return c.elapsed, nil
+}
+
+func (m *Module) describe(g *guest, c *invocation) error {
+	status, ferr := g.enter(c, g.describe, 0)
+	if ferr != nil {
+		ferr.Message = "describe: " + ferr.Message
+		return ferr
+	}
+	bad := func(class Class, format string, args ...any) error {
+		return &Error{Class: class, Message: "manifest: " + fmt.Sprintf(format, args...)}
+	}
+	if c.refused != "" {
+		return bad(ClassBadOutput, "%s", c.refused)
+	}
+	if status != abi.StatusOK {
+		return bad(ClassBadOutput, "describe returned %d", status)
+	}
+	if err := json.Unmarshal(c.output(abi.SlotManifest).data, &m.manifest); err != nil {
+		return bad(ClassBadOutput, "%v", err)
+	}
+	if m.manifest.Name == "" {
+		return bad(ClassBadOutput, "no name")
+	}
+	ops, unknown := m.manifest.OpSet()
+	if unknown != "" {
+		return bad(ClassABIMismatch, "hook %q does not exist", unknown)
+	}
+	if ops == 0 {
+		return bad(ClassABIMismatch, "no hooks")
+	}
+	if len(m.manifest.Capabilities) > 0 {
+		return bad(ClassCapability, "asks for %q, which is not granted", m.manifest.Capabilities[0])
+	}
+	m.ops = ops
+	return nil
+}
+
+func (m *Module) configure(g *guest, c *invocation) error {
+	c.op = abi.OpConfigure
+	c.inputs[abi.SlotSettings] = m.settings
+	c.outputs = [len(c.outputs)]output{}
+	status, ferr := g.enter(c, g.invoke, uint64(abi.OpConfigure))
+	var res *Result
+	if ferr == nil {
+		res, ferr = c.result(status, &Call{Op: abi.OpConfigure})
+	}
+	if ferr != nil {
+		return ferr
+	}
+	refused := func(msg string) error {
+		return &Error{Op: abi.OpConfigure, Class: ClassNotReady, Message: "settings refused: " + msg}
+	}
+	if res.Denied != nil {
+		return refused(res.Denied.Message)
+	}
+	if len(res.Errors) > 0 {
+		e := res.Errors[0]
+		return refused(fmt.Sprintf("%s: %s: %s", e.Field, e.Type, e.Detail))
+	}
+	return nil
+}
+
+// captureWarm warms a guest and captures its state: that after the last warm
+// call that did not end in a trap.
+func (m *Module) captureWarm(ctx context.Context, g *guest, elapsed time.Duration) error {
+	var err error
+	if m.state, err = g.capture(elapsed); err != nil {
+		return err
+	}
+	warm := m.config.Warm
+	if warm == nil {
+		warm = m.warmCalls()
+	}
+	for _, call := range warm {
+		if !m.Handles(call.Op) || call.Op == abi.OpConfigure {
+			continue
+		}
+		if err := m.warm(ctx, g, call); err != nil {
+			_ = m.state.image.Close()
+			return err
+		}
+	}
+	return nil
+}
+
+// warm runs a call and keeps what became of the guest, if it is sound.
+func (m *Module) warm(ctx context.Context, g *guest, call *Call) error {
+	if err := g.attach(m.state); err != nil {
+		return err
+	}
+	c := m.invocation(ctx, call, m.settings)
+	c.logger = nil
+	if _, ferr := g.enter(c, g.invoke, uint64(call.Op)); ferr != nil {
+		return g.reset(m.state)
+	}
+	next, err := g.capture(c.elapsed)
+	if err != nil {
+		return err
+	}
+	g.resetGlobals(next)
+	old := m.state
+	m.state = next
+	if err := g.attach(next); err != nil {
+		return err
+	}
+	return old.image.Close()
+}
+
+// warmCalls are one call of each hook that is usual, with what every object
+// has.
+func (m *Module) warmCalls() []*Call {
+	object := document.FromCanonical([]byte(`{"apiVersion":"v1","kind":"Warm","metadata":{"name":"warm","namespace":"warm","uid":"warm"}}`))
+	options := document.FromCanonical([]byte(`{}`))
+	meta, err := NewMeta(abi.Meta{UID: "warm", Time: "1970-01-01T00:00:00Z", Version: "v1", Kind: "Warm", Resource: "warms", Namespace: "warm", Name: "warm"})
+	if err != nil {
+		return nil
+	}
+	var calls []*Call
+	for _, op := range abi.Ops() {
+		switch op {
+		case abi.OpConfigure, abi.OpConvert, abi.OpConnect:
+			continue
+		}
+		if m.Handles(op) {
+			calls = append(calls, &Call{Op: op, Meta: meta, Object: object, OldObject: object, Options: options})
+		}
+	}
+	return calls
+}
+
+// guestFromState makes a guest that stands where the captured one stood.
+func (m *Module) guestFromState(ctx context.Context) (*guest, error) {
+	g, err := m.artefact.newGuest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.attach(m.state); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func (m *Module) invocation(ctx context.Context, call *Call, settings *document.Document) *invocation {
+	limits := m.config.Limits
+	c := &invocation{
+		Context: ctx,
+		op:      call.Op,
+		budget:  call.Budget,
+		limit:   int64(limits.Fuel),
+		now:     m.artefact.host.config.Now,
+		logger:  m.config.Logger,
+	}
+	if m.state != nil {
+		c.elapsed = m.state.elapsed
+	}
+	c.deadline = c.now().Add(limits.Timeout)
+	if b := call.Budget; b != nil && !b.deadline.IsZero() && b.deadline.Before(c.deadline) {
+		c.deadline = b.deadline
+	}
+	c.setInputs(call, settings)
+	return c
+}
+
+// Call runs a hook in a guest. It waits while all guests are busy, until the
+// context ends. An error is an [Error] and says nothing about the object:
+// whether the request goes on without the guest is the caller's policy.
+func (m *Module) Call(ctx context.Context, call *Call) (*Result, error) {
+	if !m.Acquire() {
+		return nil, &Error{Module: m.config.Name, Op: call.Op, Class: ClassNotReady, Message: "the module is closed"}
+	}
+	defer m.Release()
+	start := time.Now()
+	res, err := m.call(ctx, call)
+	d := time.Since(start)
+	if err != nil {
+		err.Module, err.Op = m.config.Name, call.Op
+		m.artefact.host.metrics.called(m.config.Name, call.Op, err.Class, d, err.Fuel)
+		return nil, err
+	}
+	m.artefact.host.metrics.called(m.config.Name, call.Op, 0, d, res.Fuel)
+	return res, nil
+}
+
+func (m *Module) call(ctx context.Context, call *Call) (*Result, *Error) {
+	if !m.Handles(call.Op) || call.Op == abi.OpConfigure {
+		return nil, &Error{Class: ClassABIMismatch, Message: "the module has no such hook"}
+	}
+	g, err := m.pool.Get(ctx)
+	if err != nil {
+		var e *Error
+		switch {
+		case errors.As(err, &e):
+			return nil, e
+		case ctx.Err() != nil:
+			return nil, &Error{Class: ClassDeadline, Message: "waiting for a guest: " + err.Error(), Err: err}
+		}
+		return nil, &Error{Class: ClassNotReady, Message: err.Error(), Err: err}
+	}
+	c := m.invocation(ctx, call, m.settings)
+	status, ferr := g.enter(c, g.invoke, uint64(call.Op))
+	if m.state == nil || ferr != nil && ferr.Class == ClassDepth || g.reset(m.state) != nil {
+		// A stack that was enlarged stays with its guest.
+		m.pool.Discard(g)
+	} else {
+		m.pool.Put(g)
+	}
+	if ferr != nil {
+		return nil, ferr
+	}
+	return c.result(status, call)
+}
+
+// Acquire takes a reference. It is false once the module is closed.
+func (m *Module) Acquire() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return false
+	}
+	m.refs++
+	return true
+}
+
+// Release gives a reference back. The last one frees the module.
+func (m *Module) Release() {
+	m.mu.Lock()
+	m.refs--
+	last := m.refs == 0
+	m.mu.Unlock()
+	if last {
+		m.free()
+	}
+}
+
+// Close gives up the loader's reference and waits until the last one is
+// gone, or the context ends: then the module is freed later, with it. No new
+// call or reference is possible from now on.
+func (m *Module) Close(ctx context.Context) error {
+	m.mu.Lock()
+	first := !m.closed
+	m.closed = true
+	m.mu.Unlock()
+	if first {
+		m.Release()
+	}
+	select {
+	case <-m.drained:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("module[%s]: drain: %w", m.config.Name, context.Cause(ctx))
+	}
+}
+
+// free gives everything back.
+func (m *Module) free() {
+	m.pool.Close()
+	if m.state != nil {
+		_ = m.state.image.Close()
+	}
+	m.artefact.host.forget(m)
+	m.artefact.host.release(m.artefact)
+	close(m.drained)
+}
