@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -12,30 +14,56 @@ import (
 	"weir.dev/weir/server/storage"
 )
 
+// Field is a field that selectors may name.
+type Field struct {
+	// Name in selectors, e.g. spec.nodeName.
+	Name string
+	// Path from the root of the object; "" is Name.
+	Path string
+	// Default is the value of objects that lack the field.
+	Default string
+}
+
+// Fields returns fields whose names are their paths.
+func Fields(names ...string) []Field {
+	out := make([]Field, len(names))
+	for i, n := range names {
+		out[i].Name = n
+	}
+	return out
+}
+
 // AttrFunc returns the function that reads labels and selectable fields from a served
-// object: metadata.name, for a namespaced resource metadata.namespace, and those at
-// paths (`spec.nodeName`, without a leading dot), "" where an object has none.
-func AttrFunc(namespaced bool, paths []string) (storage.AttrFunc, error) {
-	parsed := make([]document.Path, len(paths))
-	for i, p := range paths {
+// object: metadata.name, for a namespaced resource metadata.namespace, and selectable.
+func AttrFunc(namespaced bool, selectable []Field) (storage.AttrFunc, error) {
+	parsed := make([]document.Path, len(selectable))
+	for i, f := range selectable {
+		path := f.Path
+		if path == "" {
+			path = f.Name
+		}
 		var err error
-		if parsed[i], err = document.ParsePath(strings.TrimPrefix(p, ".")); err != nil {
-			return nil, fmt.Errorf("selectable field %q: %w", p, err)
+		if parsed[i], err = document.ParsePath(strings.TrimPrefix(path, ".")); err != nil {
+			return nil, fmt.Errorf("selectable field %q: %w", f.Name, err)
 		}
 	}
+	selectable = slices.Clone(selectable)
 	return func(value []byte) (labels.Set, fields.Set, error) {
 		obj := document.FromCanonical(value)
 		m := rest.MetaOf(obj)
 		if m.Value().Kind() != document.Object {
-			return nil, nil, fmt.Errorf("object has no metadata")
+			return nil, nil, errors.New("object has no metadata")
 		}
-		set := make(fields.Set, len(paths)+2)
+		set := make(fields.Set, len(parsed)+2)
 		set["metadata.name"] = m.Name()
 		if namespaced {
 			set["metadata.namespace"] = m.Namespace()
 		}
 		for i, p := range parsed {
-			set[paths[i]] = fieldText(obj.Root().QueryFirst(p))
+			f := &selectable[i]
+			if set[f.Name] = fieldText(obj.Root().QueryFirst(p)); set[f.Name] == "" {
+				set[f.Name] = f.Default
+			}
 		}
 		return m.Labels(), set, nil
 	}, nil

@@ -7,36 +7,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/request"
 )
-
-// Root is where all keys begin, as upstream's.
-const Root = "/registry"
-
-// Prefix returns the prefix of a resource's keys as upstream lays them out, so that an existing
-// etcd can be read: with the group for custom resources and for the kinds of
-// apiextensions.k8s.io, apiregistration.k8s.io and weir.dev, without it for all other
-// built-in ones, of which a few have a name of their own.
-func Prefix(gr schema.GroupResource, custom bool) string {
-	if custom || gr.Group == "apiextensions.k8s.io" || gr.Group == "apiregistration.k8s.io" || gr.Group == "weir.dev" {
-		return Root + "/" + gr.Group + "/" + gr.Resource
-	}
-	switch gr.String() {
-	case "replicationcontrollers":
-		return Root + "/controllers"
-	case "endpoints":
-		return Root + "/services/endpoints"
-	case "services":
-		return Root + "/services/specs"
-	case "nodes":
-		return Root + "/minions"
-	case "ingresses.networking.k8s.io":
-		return Root + "/ingress"
-	}
-	return Root + "/" + gr.Resource
-}
 
 // key returns the key of one object in the namespace of ctx. What cannot be part of a
 // key is a BadRequest.

@@ -21,13 +21,13 @@ import (
 type Config struct {
 	// Resource names it in errors.
 	Resource schema.GroupResource
-	// Prefix of all keys, without a "/" at its end, e.g. /registry/configmaps. See Prefix.
+	// Prefix of all keys, without a "/" at its end, e.g. /registry/configmaps.
 	Prefix   string
 	Storage  storage.Interface
 	Strategy rest.Strategy
-	// SelectableFields are the field selector paths beyond metadata.name and, for a namespaced
-	// resource, metadata.namespace; without a leading dot.
-	SelectableFields []string
+	// SelectableFields are the fields that selectors may name beyond metadata.name and,
+	// for a namespaced resource, metadata.namespace.
+	SelectableFields []Field
 	// TTLSeconds after which objects vanish; 0: never.
 	TTLSeconds uint64
 	// WithoutGarbageCollection ignores propagationPolicy orphan and foreground, for kinds
@@ -86,11 +86,14 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry %s: %w", cfg.Resource, err)
 	}
-	selectable := append([]string{"metadata.name"}, cfg.SelectableFields...)
+	selectable := []string{"metadata.name"}
 	if cfg.Strategy.NamespaceScoped() {
 		selectable = append(selectable, "metadata.namespace")
 	}
-	return &Store{cfg: cfg, attrs: attrs, selectable: slices.Compact(selectable)}, nil
+	for _, f := range cfg.SelectableFields {
+		selectable = append(selectable, f.Name)
+	}
+	return &Store{cfg: cfg, attrs: attrs, selectable: selectable}, nil
 }
 
 // Resource returns what the Store keeps.
@@ -98,6 +101,10 @@ func (s *Store) Resource() schema.GroupResource { return s.cfg.Resource }
 
 // Strategy returns the strategy around the object itself.
 func (s *Store) Strategy() rest.Strategy { return s.cfg.Strategy }
+
+// Attrs reads the labels and selectable fields of a served object, as the Store's
+// selectors do.
+func (s *Store) Attrs() storage.AttrFunc { return s.attrs }
 
 // Default fills in what a client left out, as every write does.
 func (s *Store) Default(ctx context.Context, obj *document.Document) (*document.Document, error) {

@@ -73,8 +73,8 @@ func widgetStrategy(t testing.TB, change func(*rest.GenericConfig)) *rest.Generi
 func testStore(t testing.TB, change func(*rest.GenericConfig)) *Store {
 	t.Helper()
 	s, err := New(Config{
-		Resource: widgets, Prefix: Prefix(widgets, true), Storage: testStorage(t), Strategy: widgetStrategy(t, change),
-		SelectableFields: []string{"spec.color"},
+		Resource: widgets, Prefix: "/registry/example.com/widgets", Storage: testStorage(t), Strategy: widgetStrategy(t, change),
+		SelectableFields: Fields("spec.color"),
 		Now:              func() time.Time { return epoch },
 	})
 	if err != nil {
@@ -386,7 +386,9 @@ func TestDelete(t *testing.T) {
 	bad := metav1.DeletionPropagation("Sideways")
 	_, _, err = s.Delete(ctx, "a", nil, &metav1.DeleteOptions{PropagationPolicy: &bad})
 	wantStatus(t, err, 422, "propagationPolicy")
-	_, _, err = s.Delete(ctx, "a", func(context.Context, *document.Document) error { return apierrors.NewForbidden(widgets, "a", errors.New("no")) }, nil)
+	_, _, err = s.Delete(ctx, "a", func(context.Context, *document.Document) error {
+		return apierrors.NewForbidden(widgets, "a", errors.New("no"))
+	}, nil)
 	wantStatus(t, err, 403)
 	out, deleted, err := s.Delete(ctx, "a", nil, &metav1.DeleteOptions{GracePeriodSeconds: &negative})
 	if err != nil || !deleted || rest.MetaOf(out).UID() != rest.MetaOf(obj).UID() {

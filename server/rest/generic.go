@@ -29,9 +29,15 @@ type GenericConfig struct {
 	Namespaced bool
 	// StatusEnabled says that the status is written through the status subresource only.
 	StatusEnabled bool
-	// Subresource whose updates this strategy is for: "" the object itself, "status",
-	// or another such as "finalize", which keeps the status.
+	// Subresource whose updates this strategy is for: "" the object itself, "status", or
+	// another such as "finalize".
 	Subresource string
+	// Writes are the paths that an update of the Subresource takes from the new object,
+	// besides metadata.managedFields; all else stays. Nil is {{"status"}} for "status".
+	Writes [][]string
+	// Keeps are paths that an update of the object itself leaves as they are, since
+	// only a subresource writes them.
+	Keeps [][]string
 	// NoGeneration is for kinds that upstream gives no metadata.generation, such as ConfigMap.
 	NoGeneration bool
 	// Custom is set for custom resources; their finalizers are warned about, as upstream does.
@@ -53,6 +59,8 @@ func (c *GenericConfig) Validate() error {
 		return errors.New("strategy: resource is empty")
 	case c.Kind.Kind == "" || c.Kind.Version == "":
 		return fmt.Errorf("strategy %s: kind or version is empty", c.Resource)
+	case c.Subresource != "" && c.Subresource != SubresourceStatus && len(c.Writes) == 0:
+		return fmt.Errorf("strategy %s/%s: writes nothing", c.Resource, c.Subresource)
 	}
 	return nil
 }
@@ -80,6 +88,9 @@ func NewGeneric(cfg GenericConfig) (*Generic, error) {
 	}
 	if cfg.NameValidator == nil {
 		cfg.NameValidator = dnsSubdomain
+	}
+	if cfg.Subresource == SubresourceStatus && cfg.Writes == nil {
+		cfg.Writes = [][]string{{"status"}}
 	}
 	cfg.Layers = slices.Clone(cfg.Layers)
 	with := func(h Hook) (out []Layer) {
@@ -172,17 +183,11 @@ func (g *Generic) PrepareForCreate(ctx context.Context, obj *document.Document) 
 	return g.Default(ctx, obj)
 }
 
-// PrepareForUpdate implements Strategy: the status is the old one, or for the
-// status subresource all but status and managedFields; with defaults.
+// PrepareForUpdate implements Strategy: the status and Keeps are the old ones, or for
+// a subresource all but Writes and managedFields; with defaults.
 func (g *Generic) PrepareForUpdate(ctx context.Context, obj, old *document.Document) (*document.Document, error) {
 	given := obj
-	var err error
-	switch {
-	case g.cfg.Subresource == SubresourceStatus:
-		obj, err = statusOnly(obj, old)
-	case g.cfg.StatusEnabled || g.cfg.Subresource != "":
-		obj, err = keep(obj, old, "status")
-	}
+	obj, err := g.preserve(obj, old)
 	if err != nil {
 		return nil, err
 	}
@@ -195,18 +200,39 @@ func (g *Generic) PrepareForUpdate(ctx context.Context, obj, old *document.Docum
 	return g.Default(ctx, obj)
 }
 
-func statusOnly(obj, old *document.Document) (*document.Document, error) {
+func (g *Generic) preserve(obj, old *document.Document) (*document.Document, error) {
+	if g.cfg.Subresource != "" {
+		return only(obj, old, g.cfg.Writes)
+	}
+	var err error
+	if g.cfg.StatusEnabled {
+		if obj, err = keep(obj, old, "status"); err != nil {
+			return nil, err
+		}
+	}
+	for _, path := range g.cfg.Keeps {
+		if obj, err = keep(obj, old, path...); err != nil {
+			return nil, err
+		}
+	}
+	return obj, nil
+}
+
+// only returns old with what obj has at paths, and with its managedFields.
+func only(obj, old *document.Document, paths [][]string) (*document.Document, error) {
 	e := old.Edit()
-	set := func(v document.Value, path ...string) {
-		switch {
+	set := func(path ...string) {
+		switch v := obj.Get(path...); {
 		case v.Exists():
 			e.Set(v, path...)
 		case old.Get(path...).Exists():
 			e.Delete(path...)
 		}
 	}
-	set(obj.Get("status"), "status")
-	set(obj.Get("metadata", "managedFields"), "metadata", "managedFields")
+	for _, path := range paths {
+		set(path...)
+	}
+	set("metadata", "managedFields")
 	return e.Document()
 }
 
@@ -241,7 +267,7 @@ func (g *Generic) Generation(obj, old *document.Document) int64 {
 
 func (g *Generic) wantsOther(obj, old *document.Document) bool {
 	ignored := func(name string) bool {
-		return name == "metadata" || name == "status" && (g.cfg.StatusEnabled || g.cfg.Subresource != "")
+		return name == "metadata" || name == "status" && g.cfg.StatusEnabled
 	}
 	n := 0
 	for name, v := range obj.Root().Members() {
