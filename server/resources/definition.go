@@ -26,6 +26,16 @@ type Definition struct {
 	// Namespaced says whether objects live in a namespace.
 	Namespaced bool `json:"namespaced,omitempty"`
 
+	// Generation says that metadata.generation counts the changes of spec. Custom
+	// resources always have one.
+	Generation bool `json:"generation,omitempty"`
+	// NameFormat is subdomain (the default), label, label1035 or pathSegment: what a name must be.
+	NameFormat string `json:"nameFormat,omitempty"`
+	// CreateOnUpdate lets a PUT create an object.
+	CreateOnUpdate bool `json:"createOnUpdate,omitempty"`
+	// TTLSeconds after which objects vanish; 0: never.
+	TTLSeconds uint64 `json:"ttlSeconds,omitempty"`
+
 	// StorageVersion names the version that rows are written in. It defaults
 	// to the first of Versions.
 	StorageVersion string `json:"storageVersion,omitempty"`

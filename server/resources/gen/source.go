@@ -31,6 +31,7 @@ var sources = []source{
 	{"k8s.io/api/coordination/v1", "io.k8s.api.coordination.v1", "coordination.k8s.io"},
 	{"k8s.io/api/networking/v1", "io.k8s.api.networking.v1", "networking.k8s.io"},
 	{"k8s.io/api/scheduling/v1", "io.k8s.api.scheduling.v1", "scheduling.k8s.io"},
+	{"k8s.io/api/scheduling/v1alpha3", "io.k8s.api.scheduling.v1alpha3", "-"}, // parts of batch/v1
 	{"k8s.io/api/discovery/v1", "io.k8s.api.discovery.v1", "discovery.k8s.io"},
 	{"k8s.io/api/storage/v1", "io.k8s.api.storage.v1", "storage.k8s.io"},
 	{"k8s.io/api/node/v1", "io.k8s.api.node.v1", "node.k8s.io"},

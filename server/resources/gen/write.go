@@ -11,12 +11,18 @@ import (
 	"strings"
 )
 
-const gvkExtension = "x-kubernetes-group-version-kind"
+const (
+	gvkExtension = "x-kubernetes-group-version-kind"
+	refPrefix    = "#/components/schemas/"
+)
 
 // write splits the definitions by API package, adds their group, version and
 // kind, and replaces the JSON files of out.
 func write(out string, dump map[string]any) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	if err := checkRefs(dump, dump); err != nil {
 		return err
 	}
 	stale, err := filepath.Glob(filepath.Join(out, "*.json"))
@@ -53,6 +59,31 @@ func write(out string, dump map[string]any) error {
 	}
 	if len(dump) > 0 {
 		return fmt.Errorf("definitions outside the listed packages: %v", slices.Sorted(maps.Keys(dump)))
+	}
+	return nil
+}
+
+// checkRefs fails on a $ref to what no listed package defines.
+func checkRefs(dump map[string]any, value any) error {
+	switch v := value.(type) {
+	case map[string]any:
+		if ref, ok := v["$ref"].(string); ok {
+			name := strings.TrimPrefix(ref, refPrefix)
+			if _, ok := dump[name]; !ok {
+				return fmt.Errorf("definition %s is referred to but not there: list its package", name)
+			}
+		}
+		for _, child := range v {
+			if err := checkRefs(dump, child); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, child := range v {
+			if err := checkRefs(dump, child); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
