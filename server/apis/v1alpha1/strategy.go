@@ -84,21 +84,33 @@ type Mutation struct {
 
 // Validation must be true of the object.
 type Validation struct {
+	// ForEach, if set, is the path of many values, such as
+	// spec.template.spec.containers[*]. The rule must be true of each of them. The
+	// expressions see the value as item, its list as items, its place in the list as index
+	// and its field path as path.
+	ForEach    string `json:"forEach,omitempty"`
 	Expression string `json:"expression"`
 	// Message, or else MessageExpression (a string), says what is wrong.
 	Message           string `json:"message,omitempty"`
 	MessageExpression string `json:"messageExpression,omitempty"`
-	// Reason: FieldValueInvalid (default), FieldValueRequired, FieldValueForbidden, FieldValueDuplicate.
+	// Reason: FieldValueInvalid (default), FieldValueRequired, FieldValueForbidden,
+	// FieldValueDuplicate, FieldValueNotSupported, FieldValueNotFound, FieldValueTooLong or
+	// FieldValueTooMany. Without a message a required or duplicate value needs none;
+	// for the others it is the expression.
 	Reason string `json:"reason,omitempty"`
-	// FieldPath of the error, e.g. spec.replicas.
+	// FieldPath of the error, e.g. spec.replicas. With ForEach it starts at the item; empty is
+	// the item itself.
 	FieldPath string `json:"fieldPath,omitempty"`
 	// OnCreate runs a rule that names oldObject on creates too, where oldObject is null;
 	// without it such a rule runs on updates only.
 	OnCreate bool `json:"onCreate,omitempty"`
 }
 
-// Warning is sent to the client when its expression is true.
+// Warning is sent to the client when its expression is true. It is evaluated on creates,
+// where oldObject is null, and on updates.
 type Warning struct {
+	// ForEach as in Validation.
+	ForEach           string `json:"forEach,omitempty"`
 	Expression        string `json:"expression"`
 	Message           string `json:"message,omitempty"`
 	MessageExpression string `json:"messageExpression,omitempty"`
