@@ -35,7 +35,7 @@ func newContainer(s *server) http.Handler {
 	}
 
 	docs := &openAPIHandler{version: s.Version, logger: s.Logger}
-	ws := new(restful.WebService).Path("/openapi")
+	ws := newWebService("/openapi")
 	ws.Route(ws.GET("/v2").To(docs.serve(docs.v2)))
 	ws.Route(ws.GET("/v3").To(docs.serve(docs.v3Index)))
 	ws.Route(ws.GET("/v3/{groupVersion:*}").To(docs.serve(docs.v3)))
@@ -43,9 +43,15 @@ func newContainer(s *server) http.Handler {
 	return c
 }
 
+// newWebService leaves media types to this package: go-restful's own negotiation
+// knows no fallbacks.
+func newWebService(path string) *restful.WebService {
+	return new(restful.WebService).Path(path).Produces("*/*").Consumes("*/*")
+}
+
 // webService holds everything below /api or /apis.
 func (s *server) webService(prefix string, disc *discoveryHandler) *restful.WebService {
-	ws := new(restful.WebService).Path(prefix)
+	ws := newWebService(prefix)
 	version := "/{version}"
 	if prefix == "/api" {
 		ws.Route(ws.GET("/").To(disc.serve(disc.legacy)))

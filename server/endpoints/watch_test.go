@@ -1,0 +1,134 @@
+package endpoints
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"weir.dev/weir/abi/document"
+)
+
+// openWatch starts a watch and returns a function that reads one frame, "" at the end.
+func (w *world) openWatch(t *testing.T, path string, headers ...string) (*http.Response, func() string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", w.URL+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = resp.Body.Close() })
+	lines := bufio.NewReader(resp.Body)
+	return resp, func() string {
+		line, _ := lines.ReadString('\n')
+		return line
+	}
+}
+
+func parse(t *testing.T, raw string) *document.Document {
+	t.Helper()
+	doc, err := document.Parse([]byte(raw))
+	if err != nil {
+		t.Fatalf("%q: %v", raw, err)
+	}
+	return doc
+}
+
+func TestWatchStreamsEvents(t *testing.T) {
+	w := newWorld(t, Config{})
+	resp, next := w.openWatch(t, widgetsPath+"?watch=1&resourceVersion=0&allowWatchBookmarks=true", "Accept-Encoding: gzip")
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/json" || resp.Header.Get("Content-Encoding") != "" {
+		t.Fatalf("header: %d %v", resp.StatusCode, resp.Header)
+	}
+	bookmark := next()
+	want := `{"type":"BOOKMARK","object":{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"100"}}}` + "\n"
+	if bookmark != want {
+		t.Errorf("bookmark\n%s want\n%s", bookmark, want)
+	}
+	created := w.do(t, "POST", widgetsPath, widget("a", `{"color":"red"}`))
+	if got, want := next(), `{"type":"ADDED","object":`+strings.TrimSpace(created.body)+"}\n"; got != want {
+		t.Errorf("added\n%s want\n%s", got, want)
+	}
+	w.do(t, "PATCH", widgetsPath+"/a", `{"spec":{"color":"blue"}}`, "Content-Type: application/merge-patch+json")
+	if got := parse(t, next()); got.Get("type").String() != "MODIFIED" || got.Get("object", "spec", "color").String() != "blue" {
+		t.Errorf("modified: %s", got.Bytes())
+	}
+	w.do(t, "DELETE", widgetsPath+"/a", "")
+	if got := parse(t, next()); got.Get("type").String() != "DELETED" {
+		t.Errorf("deleted: %s", got.Bytes())
+	}
+	w.do(t, "POST", widgetsPath, widget("last", `{}`))
+	if got := parse(t, next()); got.Get("object", "metadata", "name").String() != "last" {
+		t.Errorf("last: %s", got.Bytes())
+	}
+	if got := next(); got != "" {
+		t.Errorf("after the end: %s", got)
+	}
+}
+
+func TestWatchErrors(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.widgets.failWatch = apierrors.NewResourceExpired("too old resource version: 1 (5)")
+	got := w.do(t, "GET", widgetsPath+"?watch=true&resourceVersion=1", "")
+	if e := got.document(t); got.code != 200 || e.Get("type").String() != "ERROR" || string(e.Get("object", "code").Raw()) != "410" || e.Get("object", "reason").String() != "Expired" {
+		t.Errorf("expired: %d %s", got.code, got.body)
+	}
+	w.widgets.failWatch = apierrors.NewTooManyRequests("storage is (re)initializing", 3)
+	got = w.do(t, "GET", widgetsPath+"?watch=true", "")
+	if got.code != 429 || got.header.Get("Retry-After") != "3" {
+		t.Errorf("not ready: %d %v %s", got.code, got.header, got.body)
+	}
+	w.widgets.failWatch = nil
+	got = w.do(t, "GET", widgetsPath+"?watch=true&sendInitialEvents=true", "")
+	if got.code != 422 {
+		t.Errorf("options: %d %s", got.code, got.body)
+	}
+	got = w.do(t, "GET", widgetsPath+"?watch=true", "", "Accept: application/yaml")
+	if got.code != 406 {
+		t.Errorf("yaml: %d %s", got.code, got.body)
+	}
+	w.do(t, "POST", widgetsPath, widget("broken", `{}`))
+	got = w.do(t, "GET", widgetsPath+"?watch=true&resourceVersion=1", "")
+	if got.code != 200 || !strings.HasPrefix(got.body, `{"type":"ERROR"`) {
+		t.Errorf("error in the stream: %d %s", got.code, got.body)
+	}
+}
+
+func TestWatchEndsByTimeout(t *testing.T) {
+	w := newWorld(t, Config{})
+	got := w.do(t, "GET", widgetsPath+"?watch=true&resourceVersion=100&timeoutSeconds=1", "")
+	if got.code != 200 || got.body != "" {
+		t.Errorf("%d %q", got.code, got.body)
+	}
+}
+
+func TestWatchTransforms(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.do(t, "POST", widgetsPath, widget("a", `{"color":"red"}`))
+	w.do(t, "POST", widgetsPath, widget("last", `{}`))
+	partial := w.do(t, "GET", widgetsPath+"?watch=true&resourceVersion=1", "", "Accept: application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	first := parse(t, strings.SplitAfter(partial.body, "\n")[0])
+	if first.Get("object", "kind").String() != "PartialObjectMetadata" || first.Get("object", "spec").Exists() || first.Get("object", "metadata", "name").String() != "a" {
+		t.Errorf("partial: %s", first.Bytes())
+	}
+	table := w.do(t, "GET", widgetsPath+"?watch=true&resourceVersion=1", "", "Accept: application/json;as=Table;g=meta.k8s.io;v=v1")
+	lines := strings.SplitAfter(table.body, "\n")
+	if head := parse(t, lines[0]); head.Get("object", "columnDefinitions").Len() != 2 {
+		t.Errorf("first row has no headers: %s", lines[0])
+	}
+	if second := parse(t, lines[1]); second.Get("object", "columnDefinitions").Len() != 0 || second.Get("object", "rows").Len() != 1 {
+		t.Errorf("second row: %s", lines[1])
+	}
+}
