@@ -5,7 +5,7 @@ import (
 	"io/fs"
 )
 
-//go:embed packs/*.yaml schemas/*.json overlays/*.yaml
+//go:embed packs.json schemas/*.json overlays/*.yaml
 var builtin embed.FS
 
 // Builtin loads the resources that every server has.

@@ -1,6 +1,9 @@
 package resources
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -43,8 +46,22 @@ type ruleUse struct {
 	At string `json:"at,omitempty"`
 }
 
-// readPacks reads packs/*.yaml of fsys in name order.
+// readPacks reads packs.json of fsys or, without one, packs/*.yaml in name
+// order.
 func readPacks(fsys fs.FS) ([]Pack, error) {
+	compiled, err := fs.ReadFile(fsys, "packs.json")
+	if err == nil {
+		var packs []Pack
+		decoder := json.NewDecoder(bytes.NewReader(compiled))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&packs); err != nil {
+			return nil, fmt.Errorf("packs.json: %w", err)
+		}
+		return packs, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
 	names, err := fs.Glob(fsys, "packs/*.yaml")
 	if err != nil {
 		return nil, err

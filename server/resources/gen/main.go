@@ -1,10 +1,12 @@
-// Command gen writes the OpenAPI v3 schemas of the built-in API types.
+// Command gen writes the generated files of server/resources.
 //
-// It reads the Go source of the API modules that go.mod pins, by way of
-// kube-openapi's openapi-gen, and writes one file for each API package to the
-// directory given by -out: a JSON object with one definition a line, in name
-// order, named as the model is (io.k8s.api.apps.v1.json holds every
-// io.k8s.api.apps.v1.*). The output depends on go.mod alone.
+// For the OpenAPI v3 schemas of the built-in API types it reads the Go source
+// of the API modules that go.mod pins, by way of kube-openapi's openapi-gen,
+// and writes one file for each API package to schemas/: a JSON object with one
+// definition a line, in name order, named as the model is
+// (io.k8s.api.apps.v1.json holds every io.k8s.api.apps.v1.*). It also compiles
+// packs/*.yaml into packs.json. The output depends on go.mod and the packs
+// alone.
 //
 // Run it from anywhere inside the module: go run ./server/resources/gen
 package main
@@ -21,7 +23,7 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "", "directory of the schema files (default: server/resources/schemas of the module)")
+	out := flag.String("out", "", "directory that holds packs/ and gets schemas/ and packs.json (default: server/resources of the module)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -31,14 +33,17 @@ func main() {
 	}
 }
 
-// run generates into out, which is created when missing.
+// run generates into out.
 func run(ctx context.Context, out string) error {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return err
 	}
 	if out == "" {
-		out = filepath.Join(root, "server", "resources", "schemas")
+		out = filepath.Join(root, "server", "resources")
+	}
+	if err := compilePacks(out); err != nil {
+		return err
 	}
 	work, err := os.MkdirTemp("", "openapi-gen-")
 	if err != nil {
@@ -50,7 +55,7 @@ func run(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	return write(out, dump)
+	return writeSchemas(filepath.Join(out, "schemas"), dump)
 }
 
 // moduleRoot is the directory of the go.mod in force.

@@ -16,9 +16,9 @@ const (
 	refPrefix    = "#/components/schemas/"
 )
 
-// write splits the definitions by API package, adds their group, version and
-// kind, and replaces the JSON files of out.
-func write(out string, dump map[string]any) error {
+// writeSchemas splits the definitions by API package, adds their group, version
+// and kind, and replaces the JSON files of out.
+func writeSchemas(out string, dump map[string]any) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
