@@ -15,12 +15,22 @@ type span struct {
 	nameStart, valueStart, valueEnd int
 }
 
+// shortString is up to how many bytes a string is looked at one by one.
+const shortString = 24
+
 // scanner walks over a JSON text without decoding it. It checks no more than it
 // needs to find its way and to stay within the text.
 type scanner struct{ text []byte }
 
 // space returns the first index from i that is not white space.
 func (s scanner) space(i int) int {
+	if i < len(s.text) && s.text[i] > ' ' {
+		return i // as in all that this server has written
+	}
+	return s.longSpace(i)
+}
+
+func (s scanner) longSpace(i int) int {
 	for i < len(s.text) {
 		switch s.text[i] {
 		case ' ', '\t', '\n', '\r':
@@ -34,8 +44,20 @@ func (s scanner) space(i int) int {
 
 // str returns the index after the string whose opening quote is at i, or -1.
 func (s scanner) str(i int) int {
-	start := i + 1
-	for i = start; ; {
+	i++
+	// Most strings are short: shorter than what a call of IndexByte costs.
+	for end := min(i+shortString, len(s.text)); i < end; i++ {
+		switch s.text[i] {
+		case '"':
+			return i + 1
+		case '\\':
+			i++
+		}
+	}
+	for start := i; ; i++ {
+		if i >= len(s.text) {
+			return -1
+		}
 		n := bytes.IndexByte(s.text[i:], '"')
 		if n < 0 {
 			return -1
@@ -48,7 +70,6 @@ func (s scanner) str(i int) int {
 		if (i-slashes)%2 == 0 {
 			return i + 1
 		}
-		i++
 	}
 }
 
@@ -127,7 +148,7 @@ func (s scanner) object(open int, name string) (found located, err error) {
 			return located{}, errMalformed
 		}
 		found.members++
-		if !first && bytes.Compare(previous, key) > 0 {
+		if !first && after(previous, key) {
 			found.sorted = false
 		}
 		previous = key
@@ -136,7 +157,7 @@ func (s scanner) object(open int, name string) (found located, err error) {
 			found.ok = true
 			return found, nil
 		}
-		if found.insert == 0 && string(key) > name {
+		if found.insert == 0 && after(key, name) {
 			found.insert = m.nameStart
 		}
 		if i = s.space(m.valueEnd); i >= len(s.text) {
@@ -152,6 +173,14 @@ func (s scanner) object(open int, name string) (found located, err error) {
 	}
 	found.end = i
 	return found, nil
+}
+
+// after reports whether a comes after b in the order of names.
+func after[T []byte | string](a []byte, b T) bool {
+	if len(a) > 0 && len(b) > 0 && a[0] != b[0] {
+		return a[0] > b[0] // decides nearly always, without a call
+	}
+	return string(a) > string(b)
 }
 
 // located is what scanner.object found.
