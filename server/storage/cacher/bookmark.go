@@ -41,6 +41,13 @@ func (w *watcher) bookmark(ctx context.Context, rv uint64) bool {
 	if !w.bookmarks {
 		return false
 	}
+	if w.progress && rv > w.last {
+		if asked := w.cacher.asked.Load(); asked != w.asked {
+			w.asked = asked
+			w.send(rv)
+			return true
+		}
+	}
 	now := w.cacher.config.Clock.Now()
 	due := w.dueWith(ctx)
 	if !w.nudged && !now.Before(due.Add(-nudgeLead)) {
@@ -54,9 +61,14 @@ func (w *watcher) bookmark(ctx context.Context, rv uint64) bool {
 	if rv < w.last {
 		return false
 	}
+	w.send(rv)
+	return true
+}
+
+// send adds a bookmark of rv.
+func (w *watcher) send(rv uint64) {
 	w.last = rv
 	w.add(storage.Event{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: rv}})
-	return true
 }
 
 // nudge asks for progress, at most once in the time that watchers nudge ahead.

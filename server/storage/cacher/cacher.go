@@ -26,6 +26,7 @@ type Cacher struct {
 	hub     hub
 	pending pending
 	flights flights
+	pasts   pasts
 	kept    snapshots
 
 	// mu orders the tree, the ring's writer and rv: under it they are of one state.
@@ -43,6 +44,8 @@ type Cacher struct {
 	waiters  atomic.Int32
 	// kick asks for the revision of the storage to be sent down the watch.
 	kick chan struct{}
+	// asked counts what RequestWatchProgress was called.
+	asked atomic.Uint64
 	// refill asks for a new list, because the storage has lost revisions.
 	refill chan struct{}
 	// lastNudge is when a bookmark last asked for progress, in nanoseconds.
@@ -98,6 +101,7 @@ func (c *Cacher) Stop() {
 	}
 	c.lifecycle.Unlock()
 	c.flights.stop()
+	c.pasts.stop()
 	c.work.Wait()
 }
 
@@ -253,9 +257,15 @@ func (c *Cacher) ReadinessCheck() error {
 	return c.config.Storage.ReadinessCheck()
 }
 
-// RequestWatchProgress implements storage.Interface.
+// RequestWatchProgress implements storage.Interface, for the watchers with Progress.
 func (c *Cacher) RequestWatchProgress(ctx context.Context) error {
-	return c.config.Storage.RequestWatchProgress(ctx)
+	c.asked.Add(1)
+	if err := c.config.Storage.RequestWatchProgress(ctx); err != nil {
+		return err
+	}
+	// The revision may be one that the cache is at already.
+	c.advanced.fire(0)
+	return nil
 }
 
 // GetCurrentResourceVersion implements storage.Interface. Calls that wait at the same

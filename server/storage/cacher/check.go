@@ -37,7 +37,7 @@ func (c *Cacher) check(ctx context.Context) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := c.waitCurrent(ctx, c.config.FreshTimeout); err != nil {
+	if err := c.waitCurrent(ctx, c.config.FreshTimeout, false); err != nil {
 		return fmt.Errorf("cacher: check: %w", err)
 	}
 	v := c.snapshot()

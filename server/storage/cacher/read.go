@@ -31,7 +31,7 @@ func (c *Cacher) Get(ctx context.Context, key string, opts storage.GetOptions) (
 		if row, ok := c.pending.get(key); ok && row.ResourceVersion >= rv {
 			return found(key, row, opts)
 		}
-		switch err := c.waitFor(ctx, rv, c.config.FreshTimeout); {
+		switch err := c.waitFor(ctx, rv, c.config.FreshTimeout, true); {
 		case errors.Is(err, errStale) && !c.fresh():
 			return c.config.Storage.Get(ctx, key, opts)
 		case errors.Is(err, errStale):
@@ -55,7 +55,7 @@ func (c *Cacher) getCurrent(ctx context.Context, key, suffix string, opts storag
 			c.metrics.readFresh.Inc()
 			return found(key, row, opts)
 		}
-		err = c.waitFor(ctx, rv, min(getWait, c.config.FreshTimeout))
+		err = c.waitFor(ctx, rv, min(getWait, c.config.FreshTimeout), true)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -88,10 +88,10 @@ func found(key string, row storage.Row, opts storage.GetOptions) (storage.Row, e
 	return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyNotFound, Key: key, Message: "not found"}
 }
 
-// Count implements storage.Interface, from memory when it is filled.
+// Count implements storage.Interface.
 func (c *Cacher) Count(ctx context.Context, prefix string) (int64, error) {
 	suffix, ok := c.suffix(prefix, true)
-	if !ok || !c.isReady.Load() {
+	if !ok || !c.fresh() || c.waitCurrent(ctx, min(getWait, c.config.FreshTimeout), true) != nil {
 		return c.config.Storage.Count(ctx, prefix)
 	}
 	c.mu.RLock()
@@ -144,7 +144,7 @@ func anyAge(opts storage.ListOptions) bool {
 // viewFor returns the state that a list asks for: errStale when the storage has to answer.
 func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opts storage.ListOptions) (view, error) {
 	if rv := max(revision.Exact, revision.AtLeast); rv > 0 {
-		if err := c.waitFor(ctx, rv, c.config.FreshTimeout); err != nil {
+		if err := c.waitFor(ctx, rv, c.config.FreshTimeout, true); err != nil {
 			if errors.Is(err, errStale) && c.fresh() {
 				return view{}, c.tooLarge(rv)
 			}
@@ -166,7 +166,7 @@ func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opt
 		c.metrics.readFellBack.Inc()
 		return view{}, errStale
 	}
-	if err := c.waitCurrent(ctx, c.config.FreshTimeout); err != nil {
+	if err := c.waitCurrent(ctx, c.config.FreshTimeout, true); err != nil {
 		c.metrics.readFellBack.Inc()
 		return view{}, errStale
 	}

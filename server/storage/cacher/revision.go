@@ -110,9 +110,9 @@ func (c *Cacher) lostRevisions(seen, current uint64) {
 // errStale says that the cache did not reach a revision in time.
 var errStale = errors.New("cache is behind")
 
-// waitFor waits until the cache reflects rv: errStale after limit, or when the cache
-// stops following its storage.
-func (c *Cacher) waitFor(ctx context.Context, rv uint64, limit time.Duration) error {
+// waitFor waits until the cache reflects rv: errStale after limit, and for a caller that
+// can do without the cache also when it does not follow its storage.
+func (c *Cacher) waitFor(ctx context.Context, rv uint64, limit time.Duration, without bool) error {
 	if c.rv.Load() >= rv {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (c *Cacher) waitFor(ctx context.Context, rv uint64, limit time.Duration) er
 		if c.rv.Load() >= rv {
 			return nil
 		}
-		if !c.fresh() {
+		if without && !c.fresh() {
 			return errStale
 		}
 		select {
@@ -144,12 +144,12 @@ func (c *Cacher) waitFor(ctx context.Context, rv uint64, limit time.Duration) er
 }
 
 // waitCurrent waits until the cache reflects the storage's revision of now.
-func (c *Cacher) waitCurrent(ctx context.Context, limit time.Duration) error {
+func (c *Cacher) waitCurrent(ctx context.Context, limit time.Duration, without bool) error {
 	rv, err := c.currentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	return c.waitFor(ctx, rv, limit)
+	return c.waitFor(ctx, rv, limit, without)
 }
 
 // requestProgress has the storage tell the watch its revision, soon and without waiting.

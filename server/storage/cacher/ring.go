@@ -66,7 +66,7 @@ type ring struct {
 	slots atomic.Pointer[slots]
 	// tail is the seq of the next event; those below are visible.
 	tail atomic.Uint64
-	// floor is the revision after which every event is in the ring.
+	// floor is a revision after which every event is in the ring.
 	floor atomic.Uint64
 
 	// The rest belongs to the writer. next runs ahead of tail until publish.
@@ -125,7 +125,7 @@ func (r *ring) append(e *event) (resized int) {
 func (r *ring) evict(head uint64) {
 	s := r.slots.Load()
 	if last := s.at[(head-1)&s.mask].Load(); last.seq > r.lastCut {
-		r.floor.Store(last.rv)
+		r.floor.Store(max(r.floor.Load(), last.rv))
 	}
 	r.head = head
 }

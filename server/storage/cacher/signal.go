@@ -33,13 +33,12 @@ func (s *signal) arm() *generation {
 	return g
 }
 
-// fire wakes all who have armed. It must not be called by two goroutines at once.
+// fire wakes all who have armed.
 func (s *signal) fire(first uint64) {
 	g := s.current.Load()
-	if g == nil || !g.armed.Load() {
+	if g == nil || !g.armed.Load() || !s.current.CompareAndSwap(g, nil) {
 		return
 	}
-	s.current.Store(nil)
 	g.first = first
 	close(g.fired)
 }

@@ -71,6 +71,13 @@ func (s *snapshots) dropLocked(now time.Time) {
 	s.kept = slices.Delete(s.kept, 0, n)
 }
 
+// dropBefore drops the states before rv.
+func (s *snapshots) dropBefore(rv uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = slices.DeleteFunc(s.kept, func(kept snapshot) bool { return kept.rv < rv })
+}
+
 // clear drops all states.
 func (s *snapshots) clear() {
 	s.mu.Lock()
@@ -135,4 +142,15 @@ func (c *Cacher) snapshotAt(rv uint64) (view, bool) {
 	v := view{rows: rows, rv: rv, next: first}
 	c.kept.keep(v, now)
 	return v, true
+}
+
+// Compact forgets what came before revision rv: exact reads and pages at such a
+// revision, and watches from it, are left to the storage. It need not be called when
+// the storage compacts: what the cache remembers is right, and it forgets by itself in
+// time. Watchers that have begun are not affected.
+func (c *Cacher) Compact(rv uint64) {
+	c.mu.Lock()
+	c.ring.floor.Store(max(c.ring.floor.Load(), min(rv, c.rv.Load())))
+	c.mu.Unlock()
+	c.kept.dropBefore(rv)
 }

@@ -3,7 +3,6 @@ package cacher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -12,7 +11,9 @@ import (
 )
 
 // Watch implements storage.Interface. When ctx is done, the watcher ends with io.EOF.
-// That a revision is too old is said by the watcher's Next.
+// That a revision is too old is said by the watcher's Next, and only when it is so for
+// the storage too: events that the cache does not have any more, or not yet, as after a
+// start, are read from the storage up to where the cache goes on.
 func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
 	start, ok := c.suffix(key, opts.Recursive)
 	if !ok {
@@ -31,12 +32,12 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 	}
 	switch {
 	case opts.ResourceVersion == "":
-		err = c.waitCurrent(ctx, c.config.FreshTimeout)
+		err = c.waitCurrent(ctx, c.config.FreshTimeout, false)
 		if errors.Is(err, errStale) {
 			err = c.notReady()
 		}
 	case sendInitial && rv > 0:
-		err = c.waitFor(ctx, rv, c.config.FreshTimeout)
+		err = c.waitFor(ctx, rv, c.config.FreshTimeout, false)
 		if errors.Is(err, errStale) {
 			err = c.tooLarge(rv)
 		}
@@ -50,21 +51,25 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 		ended:     ctx.Done(),
 		stop:      make(chan struct{}),
 		bookmarks: opts.Predicate.AllowWatchBookmarks || opts.Progress,
+		progress:  opts.Progress,
+		asked:     c.asked.Load(),
 	}
 	w.deadline, _ = ctx.Deadline()
 	w.plan()
 	// From here on the topic is fired for what the ring gets.
 	w.topic = c.hub.join(w.filter.topic())
-	if err := w.begin(rv, sendInitial); err != nil {
-		c.hub.leave(w.topic)
-		return failed{err}, nil
+	if !w.begin(rv, sendInitial) {
+		if err := w.catchUp(ctx, key, opts); err != nil {
+			w.Stop()
+			return nil, err
+		}
 	}
 	w.endBookmark = sendInitial && opts.SendInitialEvents != nil && w.bookmarks
 	return w, nil
 }
 
-// begin places the cursor.
-func (w *watcher) begin(rv uint64, sendInitial bool) error {
+// begin places the cursor. It is false when the ring does not have what follows rv.
+func (w *watcher) begin(rv uint64, sendInitial bool) bool {
 	c := w.cacher
 	if sendInitial {
 		v := c.snapshot()
@@ -72,37 +77,25 @@ func (w *watcher) begin(rv uint64, sendInitial bool) error {
 		w.next = v.next
 		w.last = v.rv
 		w.from = w.filter.start
-		return nil
+		return true
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	current := c.rv.Load()
+	w.after, w.last = rv, rv
 	switch {
 	case rv == 0:
 		w.next = c.ring.next
 		w.last = current
 	case rv > current:
 		w.next = c.ring.next
-		w.last = rv
 	case rv < c.ring.floor.Load():
-		return &storage.Error{
-			Code:            storage.ErrCodeExpired,
-			ResourceVersion: c.ring.floor.Load(),
-			Message:         fmt.Sprintf("too old resource version: %d (%d)", rv, c.ring.floor.Load()),
-		}
+		return false
 	default:
 		w.next = c.ring.after(rv)
-		w.last = rv
 	}
-	w.after = rv
-	return nil
+	return true
 }
-
-// failed is a watcher that ends with an error at once.
-type failed struct{ err error }
-
-func (f failed) Next(context.Context) ([]storage.Event, error) { return nil, f.err }
-func (failed) Stop()                                           {}
 
 const (
 	// maxBatch bounds what Next returns at once.
@@ -134,8 +127,15 @@ type watcher struct {
 	from    string
 	// endBookmark: the end of the initial state is marked.
 	endBookmark bool
+	// past gives the events before those in the ring, nil when there are none to read.
+	past storage.Watcher
+	// endPast ends it; set together with it and kept.
+	endPast func()
 
 	bookmarks bool
+	// progress: bookmarks are sent also when progress was asked for; asked counts up to when.
+	progress bool
+	asked    uint64
 	// due is when the next bookmark is sent; zero before the first plan.
 	due      time.Time
 	deadline time.Time
@@ -169,14 +169,27 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 			}
 			continue
 		}
+		if w.past != nil {
+			if err := w.readPast(ctx); err != nil {
+				return nil, err
+			}
+			if w.batch != nil {
+				return *w.batch, nil
+			}
+			continue
+		}
 		w.collect()
 		if w.batch == nil && w.err == nil {
 			// Nothing is there. Look again with the topic armed, so that nothing can slip through.
 			g := w.topic.arm()
+			var advanced *generation
+			if w.progress {
+				advanced = w.cacher.advanced.arm()
+			}
 			rv := w.cacher.rv.Load()
 			if w.collect(); w.batch == nil && w.err == nil {
 				if !w.bookmark(ctx, rv) {
-					w.park(ctx, g)
+					w.park(ctx, g, advanced)
 					continue
 				}
 			}
@@ -211,7 +224,7 @@ func (w *watcher) fail(err error) error {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
-	w.Stop()
+	w.Stop() // frees what is held
 	return err
 }
 
@@ -219,6 +232,9 @@ func (w *watcher) fail(err error) error {
 func (w *watcher) Stop() {
 	w.once.Do(func() {
 		close(w.stop)
+		if w.endPast != nil {
+			w.endPast()
+		}
 		w.cacher.hub.leave(w.topic)
 	})
 }
@@ -287,11 +303,7 @@ func (w *watcher) collect() {
 		e := r.get(w.next)
 		if e == nil {
 			w.cacher.metrics.terminated.Inc()
-			w.err = &storage.Error{
-				Code:            storage.ErrCodeExpired,
-				ResourceVersion: w.last,
-				Message:         fmt.Sprintf("too old resource version: %d (%d)", w.last, r.floor.Load()),
-			}
+			w.err = w.tooOld()
 			return
 		}
 		if e.kind == cut {
@@ -309,8 +321,13 @@ func (w *watcher) collect() {
 	}
 }
 
-// park waits until the topic fires, or something else ends the wait.
-func (w *watcher) park(ctx context.Context, g *generation) {
+// park waits until the topic fires, or something else ends the wait; advanced is nil
+// for a watcher without progress.
+func (w *watcher) park(ctx context.Context, g, advanced *generation) {
+	var progress <-chan struct{}
+	if advanced != nil {
+		progress = advanced.fired
+	}
 	var alarm <-chan time.Time
 	if w.bookmarks {
 		wake := w.dueWith(ctx)
@@ -331,6 +348,7 @@ func (w *watcher) park(ctx context.Context, g *generation) {
 		// Nothing between what was looked at and the event of the firing is for this topic.
 		w.next = max(w.next, g.first)
 	case <-alarm:
+	case <-progress:
 	case <-w.stop:
 	case <-w.cacher.stopped:
 	case <-w.ended:

@@ -275,6 +275,7 @@ func TestWatchTooOld(t *testing.T) {
 	store := newFake()
 	putPod(t, store, "a", "x", "", "")
 	putPod(t, store, "a", "x", "n", "")
+	store.compact()
 	c := newTestCacher(t, store, nil)
 	w := mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
 	if err := wantEnd(t, w); storage.CodeOf(err) != storage.ErrCodeExpired {
@@ -310,6 +311,8 @@ func TestRingOverflow(t *testing.T) {
 	if got := <-events; !reflect.DeepEqual(got, []string{"ADDED quiet/x@22"}) {
 		t.Errorf("idle watcher: %q", got)
 	}
+	wantEvents(t, &oneByOne{Watcher: mustWatch(t, c, testPrefix, selecting(t, "12", "", ""))}, "ADDED a/11@13", "ADDED a/12@14", "ADDED a/13@15")
+	store.compact()
 	if err := wantEnd(t, mustWatch(t, c, testPrefix, selecting(t, "13", "", ""))); storage.CodeOf(err) != storage.ErrCodeExpired {
 		t.Errorf("resume before the ring: %v", err)
 	}
