@@ -168,11 +168,11 @@ func indexSchemas(data []byte) (map[string]json.RawMessage, error) {
 		for len(lines) > 0 {
 			line, rest, _ := bytes.Cut(lines, []byte{'\n'})
 			lines = rest
-			if string(line) == "}" {
+			if string(line) == "}" && len(rest) == 0 {
 				return index, nil
 			}
 			name, body, ok := bytes.Cut(bytes.TrimSuffix(line, []byte{','}), []byte(`":{`))
-			if !ok || len(name) < 2 || name[0] != '"' || body[len(body)-1] != '}' {
+			if !ok || len(name) < 2 || name[0] != '"' || !bytes.HasSuffix(body, []byte{'}'}) {
 				break
 			}
 			index[string(name[1:])] = json.RawMessage(line[len(name)+2 : len(name)+3+len(body)])

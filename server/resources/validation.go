@@ -62,9 +62,10 @@ func (v *validationSchemas) init(s *schemas, sources []fs.FS) {
 // upstream's Go code differs from what it publishes:
 //
 //   - $refs are expanded, and a type within itself accepts anything;
-//   - required and defaults are those of the overlays; of the published
-//     defaults those remain that are in effect when upstream writes an object:
-//     {} of embedded structs, and zeros of fields that are never omitted;
+//   - what is required is said by the overlays alone, and they add and remove
+//     defaults; among the published defaults are {} of embedded structs and
+//     zeros of fields that are never omitted, so that an object gets the fields
+//     that a typed encoder would give it;
 //   - quantities and int-or-string are x-kubernetes-int-or-string (quantities
 //     with [QuantityFormat]: see [Canonicalize] for fractions), times are
 //     strings of format date-time;
@@ -203,8 +204,8 @@ func (v *validationSchemas) convertChildrenLocked(out *apiextensionsv1.JSONSchem
 		if err != nil {
 			return err
 		}
-		if isZero(prop.Default) && (len(child.Enum) > 0 || !slices.Contains(s.Required, name)) {
-			child.Default = nil
+		if prop.Default == "" && len(child.Enum) > 0 {
+			child.Default = nil // which is not one of the values
 		}
 		out.Properties[name] = child
 	}
@@ -238,16 +239,6 @@ func setDefault(out *apiextensionsv1.JSONSchemaProps, value any) error {
 	}
 	out.Default = &apiextensionsv1.JSON{Raw: raw}
 	return nil
-}
-
-// isZero says whether a published default is the zero of a scalar: "", 0 or
-// false, which openapi-gen gives to every field that is not a pointer.
-func isZero(value any) bool {
-	switch value {
-	case "", false, 0, int64(0), 0.0:
-		return true
-	}
-	return false
 }
 
 // setExtensions takes over the extensions that change how values merge or are
