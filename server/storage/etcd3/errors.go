@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/raft/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -57,6 +58,10 @@ func classify(err error) storage.ErrorCode {
 	case errors.Is(err, rpctypes.ErrFutureRev):
 		return storage.ErrCodeResourceVersionTooLarge
 	case errors.Is(err, clientv3.ErrNoAvailableEndpoints), errors.Is(err, rpctypes.ErrTooManyRequests):
+		return storage.ErrCodeUnreachable
+	}
+	// The embedded server says so without a code of its own.
+	if strings.Contains(err.Error(), raft.ErrStopped.Error()) {
 		return storage.ErrCodeUnreachable
 	}
 	switch codeOf(err) {
