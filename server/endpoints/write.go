@@ -23,7 +23,8 @@ const (
 	writeBufferSize = 64 << 10
 )
 
-// writeBytes answers with a JSON value, in the media type and form agreed.
+// writeBytes answers with a JSON value, in the media type and form agreed. A value
+// of another media type than JSON and YAML is written as it is.
 func writeBytes(w http.ResponseWriter, req *http.Request, out output, code int, raw []byte) {
 	writeChunks(w, req, out, code, [][]byte{raw})
 }
@@ -53,14 +54,16 @@ func writeMeta(w http.ResponseWriter, req *http.Request, value any) {
 // whole is long enough. An error of the connection has nobody to be told to.
 func writeChunks(w http.ResponseWriter, req *http.Request, out output, code int, chunks [][]byte) {
 	mediaType := out.mediaType
-	newline := true
+	newline := mediaType != mediaTypeYAML
 	switch {
 	case mediaType == mediaTypeYAML:
 		if text, err := yaml.JSONToYAML(bytes.Join(chunks, nil)); err == nil {
-			chunks, newline = [][]byte{text}, false
+			chunks = [][]byte{text}
 		} else {
-			mediaType = mediaTypeJSON
+			mediaType, newline = mediaTypeJSON, true
 		}
+	case mediaType != mediaTypeJSON:
+		newline = false
 	case out.pretty:
 		var b bytes.Buffer
 		if err := json.Indent(&b, bytes.Join(chunks, nil), "", "  "); err == nil {
