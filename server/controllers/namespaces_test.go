@@ -1,0 +1,246 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/registry"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/etcd3/etcd3test"
+)
+
+// catalog is a fixed rest.Catalog.
+type catalog []*rest.Resource
+
+func (c catalog) Resources() []*rest.Resource { return c }
+func (c catalog) Generation() uint64          { return 1 }
+func (c catalog) Resource(group, name string) *rest.Resource {
+	for _, r := range c {
+		if r.Group == group && r.Name == name {
+			return r
+		}
+	}
+	return nil
+}
+
+// onlyDelete is a storage without a collection to delete.
+type onlyDelete struct {
+	rest.Lister
+	rest.Watcher
+	rest.GracefulDeleter
+}
+
+type cluster struct {
+	namespaces       *registry.Namespaces
+	finalize, status *registry.Subresource
+	widgets, gadgets *registry.Store
+	catalog          catalog
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	st, err := etcd3.New(etcd3.Config{Client: etcd3test.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	strategy := func(cfg rest.GenericConfig) rest.Strategy {
+		g, err := rest.NewGeneric(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	store := func(name, kind string) *registry.Store {
+		gr := schema.GroupResource{Group: "example.com", Resource: name}
+		s, err := registry.New(registry.Config{Resource: gr, Prefix: "/registry/example.com/" + name, Storage: st, Strategy: strategy(rest.GenericConfig{
+			Resource: gr, Kind: schema.GroupVersionKind{Group: gr.Group, Version: "v1", Kind: kind}, Namespaced: true,
+		})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ns := rest.GenericConfig{
+		Resource: schema.GroupResource{Resource: "namespaces"}, Kind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"},
+		StatusEnabled: true, NoGeneration: true, Layers: []rest.Layer{registry.NamespaceLayer{}},
+		Keeps: [][]string{{"spec", "finalizers"}}, NameValidator: validation.ValidateNamespaceName,
+	}
+	c := &cluster{widgets: store("widgets", "Widget"), gadgets: store("gadgets", "Gadget")}
+	if c.namespaces, err = registry.NewNamespaces(registry.Config{Resource: ns.Resource, Prefix: "/registry/namespaces", Storage: st, Strategy: strategy(ns)}); err != nil {
+		t.Fatal(err)
+	}
+	ns.Subresource = "status"
+	c.status = c.namespaces.Store().Subresource(strategy(ns))
+	ns.Subresource, ns.Writes = "finalize", [][]string{{"spec", "finalizers"}}
+	c.finalize = c.namespaces.Store().Subresource(strategy(ns))
+	resource := func(group, name string, namespaced bool, storage any) *rest.Resource {
+		return &rest.Resource{Group: group, Name: name, Namespaced: namespaced, Versions: []*rest.Version{{Name: "v1", Storage: storage}}}
+	}
+	c.catalog = catalog{
+		resource("", "namespaces", false, c.namespaces),
+		resource("example.com", "gadgets", true, onlyDelete{c.gadgets, c.gadgets, c.gadgets}),
+		resource("example.com", "reviews", true, nil),
+		resource("example.com", "widgets", true, c.widgets),
+	}
+	return c
+}
+
+// run starts the controller and ends it, and checks that it ends, with the test.
+func (c *cluster) run(t *testing.T) {
+	t.Helper()
+	controller, err := NewNamespaces(NamespacesConfig{
+		Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status,
+		Catalog: func() rest.Catalog { return c.catalog }, Resync: time.Hour,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		controller.Run(ctx)
+		close(done)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+func (c *cluster) create(t *testing.T, s *registry.Store, kind, namespace, meta string) {
+	t.Helper()
+	obj, err := document.Parse([]byte(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":%q,"metadata":{%s}}`, kind, meta)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Create(request.WithNamespace(t.Context(), namespace), obj, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await watches a namespace until it is as wanted; nil is a namespace that is gone.
+func (c *cluster) await(t *testing.T, name string, wanted func(ns *document.Document) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	w, err := c.namespaces.Watch(ctx, &internalversion.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	if _, err := c.namespaces.Get(ctx, name, nil); apierrors.IsNotFound(err) && wanted(nil) {
+		return
+	}
+	for {
+		events, err := w.Next(ctx)
+		if err != nil {
+			t.Fatalf("waiting for namespace %s: %v", name, err)
+		}
+		for _, e := range events {
+			if rest.MetaOf(e.Object).Name() != name {
+				continue
+			}
+			if obj := e.Object; e.Type == "DELETED" && wanted(nil) || e.Type != "DELETED" && wanted(obj) {
+				return
+			}
+		}
+	}
+}
+
+func gone(ns *document.Document) bool { return ns == nil }
+
+func TestBootstrap(t *testing.T) {
+	c := newCluster(t)
+	for range 2 {
+		if err := Bootstrap(t.Context(), c.namespaces, SystemNamespaces()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := c.namespaces.List(t.Context(), nil)
+	if err != nil || len(list.Items) != 4 {
+		t.Fatalf("%d namespaces, %v", len(list.Items), err)
+	}
+}
+
+func TestNamespaceDeletion(t *testing.T) {
+	c := newCluster(t)
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"early", "late", "stays"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, ns := range []string{"early", "late", "stays"} {
+		c.create(t, c.widgets, "Widget", ns, `"name":"w1"`)
+		c.create(t, c.widgets, "Widget", ns, `"name":"w2"`)
+		c.create(t, c.gadgets, "Gadget", ns, `"name":"g"`)
+	}
+	remove := func(name string) {
+		t.Helper()
+		if _, deleted, err := c.namespaces.Delete(t.Context(), name, nil, nil); err != nil || deleted {
+			t.Fatalf("delete %s: %v %v", name, deleted, err)
+		}
+	}
+	remove("early") // before the controller runs
+	c.run(t)
+	c.await(t, "early", gone)
+	remove("late")
+	c.await(t, "late", gone)
+	for _, s := range []*registry.Store{c.widgets, c.gadgets} {
+		list, err := s.List(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, obj := range list.Items {
+			if rest.MetaOf(obj).Namespace() != "stays" {
+				t.Errorf("left over: %s", obj.Bytes())
+			}
+		}
+	}
+	if n, err := c.widgets.Count(t.Context()); err != nil || n != 2 {
+		t.Errorf("%d widgets, %v", n, err)
+	}
+}
+
+func TestNamespaceWaitsForFinalizers(t *testing.T) {
+	c := newCluster(t)
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, c.widgets, "Widget", "a", `"name":"held","finalizers":["example.com/f"]`)
+	c.create(t, c.widgets, "Widget", "a", `"name":"free"`)
+	c.run(t)
+	if _, _, err := c.namespaces.Delete(t.Context(), "a", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "a", func(ns *document.Document) bool {
+		if ns == nil {
+			t.Fatal("namespace is gone before its content")
+		}
+		text := string(ns.Get("status", "conditions").Raw())
+		return strings.Contains(text, "Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances") &&
+			strings.Contains(text, "Some resources are remaining: widgets.example.com has 1 resource instances")
+	})
+	ctx := request.WithNamespace(t.Context(), "a")
+	free := rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
+		return old.Edit().Delete("metadata", "finalizers").Document()
+	})
+	if _, _, err := c.widgets.Update(ctx, "held", free, nil, nil, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.await(t, "a", gone)
+}
+
+func TestNamespacesConfig(t *testing.T) {
+	if _, err := NewNamespaces(NamespacesConfig{}); err == nil {
+		t.Error("empty configuration accepted")
+	}
+}
