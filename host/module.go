@@ -237,6 +237,7 @@ func (m *Module) warmCalls() []*Call {
 	if err != nil {
 		return nil
 	}
+	budget := NewBudget(m.config.Limits.Fuel, time.Time{})
 	var calls []*Call
 	for _, op := range abi.Ops() {
 		switch op {
@@ -244,7 +245,7 @@ func (m *Module) warmCalls() []*Call {
 			continue
 		}
 		if m.Handles(op) {
-			calls = append(calls, &Call{Op: op, Meta: meta, Object: object, OldObject: object, Options: options})
+			calls = append(calls, &Call{Op: op, Meta: meta, Object: object, OldObject: object, Options: options, Budget: budget})
 		}
 	}
 	return calls

@@ -37,6 +37,12 @@ const (
 	blockEmpty     = 0x40
 )
 
+// Prices of what takes longer than an instruction, as shifts.
+const (
+	bulkShift = 4  // a unit for 16 bytes that are copied or filled
+	growShift = 10 // 1,024 units for a page
+)
+
 // smallLeaf is the most instructions that a function without calls and loops
 // may have to be charged without a test.
 const smallLeaf = 32
@@ -246,7 +252,7 @@ func (f *function) emit(out []byte, t funcType, groups uint32, declared []byte) 
 			}
 			out = append(out, opElse)
 			if p.kind == pieceGrow {
-				out = m.appendChargeLocal(out, tmp, opI64Shl, 10)
+				out = m.appendChargeLocal(out, tmp, opI64Shl, growShift)
 			} else {
 				out = m.appendChargeLocal(out, tmp, opI64Shl, 0)
 			}

@@ -13,7 +13,7 @@
 // function; the overdraft is accounted for, so totals are exact and depend
 // on nothing but the guest's input. The instructions block, loop, else, end
 // and nop are free. memory.copy, fill and init cost one unit more for every
-// 64 bytes, a successful memory.grow 1,024 a page, table operations one an
+// 16 bytes, a successful memory.grow 1,024 a page, table operations one an
 // entry.
 //
 // # Depth

@@ -202,17 +202,17 @@ func (f *function) bulk(at int) {
 	case op == 8: // memory.init
 		r.u32()
 		r.byte()
-		charge = 6
+		charge = bulkShift
 	case op == 9: // data.drop
 		r.u32()
 		f.m.resettable = false
 	case op == 10: // memory.copy
 		r.byte()
 		r.byte()
-		charge = 6
+		charge = bulkShift
 	case op == 11: // memory.fill
 		r.byte()
-		charge = 6
+		charge = bulkShift
 	case op == 12: // table.init
 		r.u32()
 		f.index("table", f.m.tables)
