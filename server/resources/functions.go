@@ -29,6 +29,8 @@ const manyArguments = 1 << 10
 // lookupFunction finds a function by name.
 func lookupFunction(name string) (function, bool) {
 	switch name {
+	case "and":
+		return function{min: 1, max: 1, parse: parsePathArgument, apply: and}, true
 	case "count":
 		return function{apply: count}, true
 	case "size":
@@ -107,6 +109,10 @@ func parseNested(c *call) (err error) {
 func parsePathArgument(c *call) (err error) {
 	c.path, err = parsePath(c.args[0])
 	return err
+}
+
+func and(s scope, values []any, c *call) []any {
+	return append(slices.Clip(values), present(c.path.all(s.root))...)
 }
 
 func count(_ scope, values []any, _ *call) []any { return []any{int64(len(values))} }

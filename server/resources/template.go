@@ -20,6 +20,7 @@ import (
 // commas, or nothing. A quote inside 'text' is doubled; a literal brace is
 // '{' in an expression. Functions:
 //
+//	and .path       the values, and those at path in the object
 //	count           the number of values
 //	size            the number of members of all lists and maps together
 //	sum             the sum of integers
