@@ -1,0 +1,390 @@
+package etcd3_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/etcd3/etcd3test"
+	"weir.dev/weir/server/storage/storagetest"
+	"weir.dev/weir/server/storage/value"
+)
+
+func newStore(t testing.TB, cfg etcd3.Config) *etcd3.Store {
+	t.Helper()
+	store, err := etcd3.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
+func everything() storage.ListOptions {
+	return storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+}
+
+func TestConfig(t *testing.T) {
+	client := clientv3.NewCtxClient(t.Context())
+	for name, cfg := range map[string]etcd3.Config{
+		"no client":           {},
+		"relative prefix":     {Client: client, Prefix: "registry"},
+		"prefix with a slash": {Client: client, Prefix: "/registry/"},
+		"unclean prefix":      {Client: client, Prefix: "/registry/../x"},
+		"root":                {Client: client, Prefix: "/"},
+		"negative limit":      {Client: client, MaxObjectBytes: -1},
+		"negative timeout":    {Client: client, RequestTimeout: -1},
+	} {
+		if _, err := etcd3.New(cfg); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	newStore(t, etcd3.Config{Client: client})
+}
+
+// The rows are upstream's: the object without resourceVersion below /registry.
+func TestRows(t *testing.T) {
+	client := etcd3test.New(t)
+	store := newStore(t, etcd3.Config{Client: client})
+	o := storagetest.NewObject("a")
+	storagetest.Create(t.Context(), t, store, o)
+	resp, err := client.Get(t.Context(), "/registry/configmaps/test/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) != 1 || string(resp.Kvs[0].Value) != string(o.JSON()) {
+		t.Errorf("got %v, want %s", resp.Kvs, o.JSON())
+	}
+
+	// And upstream's rows are read, and rewritten by an update that changes nothing else.
+	key := "/registry/example.com/things/a"
+	if _, err := client.Put(t.Context(), key, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","uid":"u"},"spec":"\u003c"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	row, err := store.Get(t.Context(), key, storage.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"%d","uid":"u"},"spec":"<"}`, row.ResourceVersion)
+	if string(row.Value) != want {
+		t.Errorf("got %s, want %s", row.Value, want)
+	}
+	updated, err := store.GuaranteedUpdate(t.Context(), key, storage.UpdateOptions{}, func(current storage.Row) ([]byte, uint64, error) {
+		return current.Value, 0, nil
+	})
+	if err != nil || updated.ResourceVersion <= row.ResourceVersion {
+		t.Errorf("got %d, %v, want a rewritten row", updated.ResourceVersion, err)
+	}
+}
+
+// prefixed is a Transformer that binds a row to its key, and whose rows under an old
+// name are stale.
+type prefixed struct{ name, old string }
+
+func (p prefixed) TransformToStorage(_ context.Context, data []byte, dataCtx value.Context) ([]byte, error) {
+	return append([]byte(p.name+"|"+string(dataCtx.AuthenticatedData())+"|"), data...), nil
+}
+
+func (p prefixed) TransformFromStorage(_ context.Context, data []byte, dataCtx value.Context) ([]byte, bool, error) {
+	for _, name := range []string{p.name, p.old} {
+		if out, ok := bytes.CutPrefix(data, []byte(name+"|"+string(dataCtx.AuthenticatedData())+"|")); ok {
+			return out, name != p.name, nil
+		}
+	}
+	return nil, false, errors.New("not ours")
+}
+
+// The suite passes with rows that are transformed.
+func TestStorageTransformed(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) (storage.Interface, storagetest.Compaction) {
+		client := etcd3test.New(t)
+		return newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "a"}}), etcd3test.Compaction(client)
+	})
+}
+
+// The suite passes over gRPC, as with an etcd elsewhere.
+func TestStorageDialed(t *testing.T) {
+	storagetest.Run(t, func(t *testing.T) (storage.Interface, storagetest.Compaction) {
+		e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+		client := dial(t, etcd3.DialConfig{Endpoints: []string{e.Addr().String()}})
+		return newStore(t, etcd3.Config{Client: client}), etcd3test.Compaction(client)
+	})
+}
+
+// A row that was written with an old key is rewritten by an update that changes
+// nothing, whatever was suggested; a row that was moved to another key is refused.
+func TestTransformer(t *testing.T) {
+	client := etcd3test.New(t)
+	ctx := t.Context()
+	o := storagetest.NewObject("a")
+	created := storagetest.Create(ctx, t, newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "old"}}), o)
+	store := newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "new", old: "old"}})
+	row, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: created}, func(current storage.Row) ([]byte, uint64, error) {
+		return current.Value, 0, nil
+	})
+	if err != nil || row.ResourceVersion <= created.ResourceVersion {
+		t.Fatalf("got %d, %v, want a rewritten row", row.ResourceVersion, err)
+	}
+	resp, err := client.Get(ctx, o.Key())
+	if err != nil || !strings.HasPrefix(string(resp.Kvs[0].Value), "new|") {
+		t.Errorf("got row %v, %v, want it under the new name", resp.Kvs, err)
+	}
+	again, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: row}, func(current storage.Row) ([]byte, uint64, error) {
+		return current.Value, 0, nil
+	})
+	if err != nil || again.ResourceVersion != row.ResourceVersion {
+		t.Errorf("got %d, %v, want no write", again.ResourceVersion, err)
+	}
+
+	moved := storagetest.NewObject("moved").Key()
+	if _, err := client.Put(ctx, moved, string(resp.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Get(ctx, moved, storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeCorruptObj {
+		t.Errorf("got error %v, want a corrupt object", err)
+	}
+}
+
+// Rows that cannot be read are named: one by a get, all by a list; they end a watch.
+func TestCorrupt(t *testing.T) {
+	client := etcd3test.New(t)
+	ctx := t.Context()
+	store := newStore(t, etcd3.Config{Client: client})
+	start := storagetest.Create(ctx, t, store, storagetest.NewObject("good"))
+	bad := []string{storagetest.NewObject("bad1").Key(), storagetest.NewObject("bad2").Key()}
+	for _, key := range bad {
+		if _, err := client.Put(ctx, key, "k8s\x00binary"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := store.Get(ctx, bad[0], storage.GetOptions{})
+	wantCorrupt(t, "get", err, bad[0])
+	_, err = store.GetList(ctx, storagetest.Prefix, everything())
+	wantCorrupt(t, "list", err, bad...)
+	_, err = store.GuaranteedUpdate(ctx, bad[0], storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) { return nil, 0, nil })
+	wantCorrupt(t, "update", err, bad[0])
+	_, err = store.Delete(ctx, bad[0], storage.DeleteOptions{})
+	wantCorrupt(t, "delete", err, bad[0])
+
+	opts := everything()
+	opts.ResourceVersion = fmt.Sprint(start.ResourceVersion)
+	for name, opts := range map[string]storage.ListOptions{"initial": everything(), "event": opts} {
+		w, err := store.Watch(ctx, storagetest.Prefix, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Stop()
+		for err == nil {
+			_, err = w.Next(ctx)
+		}
+		wantCorrupt(t, name, err, bad[0])
+	}
+}
+
+func wantCorrupt(t *testing.T, what string, err error, keys ...string) {
+	t.Helper()
+	if storage.CodeOf(err) != storage.ErrCodeCorruptObj {
+		t.Errorf("%s: got error %v, want a corrupt object", what, err)
+		return
+	}
+	for _, key := range keys {
+		if !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: error %q does not name %s", what, err, key)
+		}
+	}
+}
+
+// A watcher learns the state before a change; when etcd has dropped it, the watch is
+// over instead of showing a change that cannot be judged.
+func TestWatchPrevious(t *testing.T) {
+	client := etcd3test.New(t)
+	ctx := t.Context()
+	store := newStore(t, etcd3.Config{Client: client})
+	o := storagetest.NewObject("a")
+	first := storagetest.Create(ctx, t, store, o)
+	second := storagetest.Update(ctx, t, store, o.With("k", "v"))
+	opts := everything()
+	opts.ResourceVersion = fmt.Sprint(first.ResourceVersion)
+	w, err := store.Watch(ctx, storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	events, err := w.Next(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prev := events[0].Prev; string(prev.Value) != string(first.Value) || prev.ResourceVersion != first.ResourceVersion {
+		t.Errorf("got previous %+v, want %+v", prev, first)
+	}
+
+	etcd3test.Compaction(client)(ctx, t, second.ResourceVersion)
+	opts.ResourceVersion = fmt.Sprint(second.ResourceVersion - 1)
+	again, err := store.Watch(ctx, storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Stop()
+	events, err = again.Next(ctx)
+	if storage.CodeOf(err) != storage.ErrCodeExpired {
+		t.Errorf("got %v, %v, want expired", events, err)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	client := etcd3test.New(t)
+	registry := prometheus.NewRegistry()
+	metrics, err := etcd3.NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd3.NewMetrics(registry); err != nil {
+		t.Errorf("a second set: %v", err)
+	}
+	store := newStore(t, etcd3.Config{Client: client, Metrics: metrics, Resource: "configmaps"})
+	ctx := t.Context()
+	o := storagetest.NewObject("a")
+	storagetest.Create(ctx, t, store, o)
+	if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	gone, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := store.Get(gone, o.Key(), storage.GetOptions{}); !errors.Is(err, context.Canceled) || storage.CodeOf(err) != 0 {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range metric.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			if labels["resource"] != "configmaps" {
+				t.Errorf("%s: labels %v", family.GetName(), labels)
+			}
+			n := metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+			if n > 0 {
+				got[family.GetName()+" "+labels["operation"]] = n
+			}
+		}
+	}
+	want := map[string]float64{
+		"etcd_requests_total create":           1,
+		"etcd_requests_total get":              2,
+		"etcd_request_errors_total get":        1,
+		"etcd_request_duration_seconds create": 1,
+		"etcd_request_duration_seconds get":    2,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("metrics (-want +got):\n%s", diff)
+	}
+}
+
+// An etcd that does not answer, or is not there, is an error within the deadline.
+func TestUnreachable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := l.Addr().String() // accepts, by the kernel's backlog, and says nothing
+	defer l.Close()
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	absent := closed.Addr().String()
+	closed.Close()
+	for name, endpoint := range map[string]string{"silent": silent, "absent": absent} {
+		t.Run(name, func(t *testing.T) {
+			store := newStore(t, etcd3.Config{
+				Client: dial(t, etcd3.DialConfig{Endpoints: []string{endpoint}}), RequestTimeout: 200 * time.Millisecond,
+			})
+			_, err := store.Get(t.Context(), storagetest.NewObject("a").Key(), storage.GetOptions{})
+			if code := storage.CodeOf(err); code != storage.ErrCodeTimeout && code != storage.ErrCodeUnreachable {
+				t.Errorf("get: got error %v, want a timeout or unreachable", err)
+			}
+			if err := store.ReadinessCheck(); err == nil {
+				t.Error("ready without an etcd")
+			}
+		})
+	}
+}
+
+// A watch that is given up or ended leaves nothing behind that would keep its Store's
+// stream: the next watch works.
+func TestWatchAfterStop(t *testing.T) {
+	store, _ := etcd3test.NewStore(t)
+	ctx := t.Context()
+	start := storagetest.Create(ctx, t, store, storagetest.NewObject("start"))
+	opts := everything()
+	opts.ResourceVersion = fmt.Sprint(start.ResourceVersion)
+	for range 20 {
+		w, err := store.Watch(ctx, storagetest.Prefix, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Stop()
+		if _, err := w.Next(ctx); !errors.Is(err, io.EOF) {
+			t.Fatalf("got error %v, want %v", err, io.EOF)
+		}
+	}
+	w, err := store.Watch(ctx, storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	storagetest.Create(ctx, t, store, storagetest.NewObject("a"))
+	if events, err := w.Next(ctx); err != nil || events[0].Type != storage.Added {
+		t.Errorf("got %v, %v", events, err)
+	}
+}
+
+func BenchmarkStore(b *testing.B) {
+	store, _ := etcd3test.NewStore(b)
+	ctx := b.Context()
+	o := storagetest.NewObject("a").With("k", strings.Repeat("x", 2000))
+	row := storagetest.Create(ctx, b, store, o)
+	b.Run("GetCurrentResourceVersion", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := store.GetCurrentResourceVersion(ctx); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("Get", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("GuaranteedUpdate", func(b *testing.B) {
+		n := 0
+		for b.Loop() {
+			n++
+			var err error
+			row, err = store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: row}, func(storage.Row) ([]byte, uint64, error) {
+				return o.With("n", fmt.Sprint(n)).JSON(), 0, nil
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
