@@ -21,3 +21,15 @@ func BenchmarkValidationSchemaDeployment(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkCellReady(b *testing.B) {
+	c := Column{Name: "Ready", Type: "string", Template: "{.status.readyReplicas ?? '0'}/{.spec.replicas ?? '0'}"}
+	if err := c.Compile(); err != nil {
+		b.Fatal(err)
+	}
+	obj := map[string]any{"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"readyReplicas": int64(2)}}
+	b.ReportAllocs()
+	for b.Loop() {
+		c.Cell(obj, noon)
+	}
+}

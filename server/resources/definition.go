@@ -133,8 +133,6 @@ type DefaultRule struct {
 	// Merge adds the entries of Value, a map, that the field lacks, instead of
 	// requiring the field to be absent.
 	Merge bool `json:"merge,omitempty"`
-	// Override replaces the field even when it is there.
-	Override bool `json:"override,omitempty"`
 }
 
 // SelectableField is a field that selectors may name. A pack may write it as

@@ -6,42 +6,7 @@ import (
 	"time"
 )
 
-// template is a compiled Column.Template. The language:
-//
-//	template    = { text | "{" expression "}" }
-//	expression  = alternative { "??" alternative }
-//	alternative = source { "|" function { argument } }
-//	source      = JSONPath with a leading dot | "." | 'text'
-//	argument    = 'text' | number | JSONPath
-//
-// An alternative gives a list of values: what the path selects, without nulls
-// and empty strings, then changed by its functions from left to right. An
-// expression is the first alternative with a value, its values joined by
-// commas, or nothing. A quote inside 'text' is doubled; a literal brace is
-// '{' in an expression. Functions:
-//
-//	and .path       the values, and those at path in the object
-//	count           the number of values
-//	size            the number of members of all lists and maps together
-//	sum             the sum of integers
-//	first           the first value
-//	limit n         at most n values, then "+ k more..." joined by a space
-//	uniq            each value once
-//	sort            in order of their text
-//	lower           in lower case
-//	join 'sep'      one value, joined
-//	map 'a' 'b' …   a becomes b, …; a last odd argument replaces all others
-//	then 'text'     text if there is any value
-//	prefix 'p'      those that begin with p, without it
-//	keys            the sorted keys of maps
-//	pairs           the sorted key=value pairs of maps, as one value
-//	selector        a LabelSelector, or a map of labels, in kubectl's form
-//	each 'template' each value as the template gives it, with the value for
-//	                object
-//	age             timestamps as the time since then
-//	until .path     timestamps as the time from then to the timestamp at path
-//	                in the object, or to now without one
-//	before 'sep'    what comes before the first sep, of those that have one
+// template is a compiled Column.Template.
 type template struct {
 	parts []part
 }
