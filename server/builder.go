@@ -1,0 +1,338 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"weir.dev/weir/server/apply"
+	"weir.dev/weir/server/registry"
+	"weir.dev/weir/server/resources"
+	"weir.dev/weir/server/rest"
+	weirschema "weir.dev/weir/server/schema"
+)
+
+// builder makes a resource that can be served of its definition. Built-in resources and those of
+// CustomResourceDefinitions go through the same code.
+type builder struct {
+	set      *resources.Set
+	storages *storages
+	// prefix of all keys, e.g. /registry.
+	prefix string
+	// virtual serves the resources that are not stored, such as reviews.
+	virtual map[schema.GroupResource]any
+	// native are the layers of kinds that are guarded in Go alone, by resource and subresource.
+	native map[schema.GroupResource]func(subresource string) []rest.Layer
+	// rules makes a layer of the conditional defaults of a built-in kind.
+	rules func(d *resources.Definition) rest.Layer
+
+	mu    sync.Mutex
+	types map[schema.GroupVersion]*apply.Types // guarded by mu
+}
+
+// scaleModel is the published name of autoscaling/v1 Scale.
+const scaleModel = "io.k8s.api.autoscaling.v1.Scale"
+
+// Build returns the resource of d. layers gives those of its Strategy, per subresource; nil: it has none.
+func (b *builder) Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (*rest.Resource, error) {
+	r := &rest.Resource{
+		Group: d.Group, Name: d.Resource, Singular: d.Singular, Kind: d.Kind, ListKind: d.ListKind,
+		ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
+		StorageVersion: d.StorageVersion, Custom: custom,
+	}
+	for i := range d.Versions {
+		v := &d.Versions[i]
+		if !v.Served {
+			continue
+		}
+		version, err := b.version(d, v, custom, layers)
+		if err != nil {
+			return nil, fmt.Errorf("resource %s version %s: %w", d.GroupResource(), v.Name, err)
+		}
+		r.Versions = append(r.Versions, version)
+	}
+	return r, nil
+}
+
+// Drop frees what Build made for a resource that is served no more.
+func (b *builder) Drop(gr schema.GroupResource) { b.storages.drop(gr) }
+
+func (b *builder) version(d *resources.Definition, v *resources.Version, custom bool, layers func(string) []rest.Layer) (*rest.Version, error) {
+	kind := schema.GroupVersionKind{Group: d.Group, Version: v.Name, Kind: d.Kind}
+	out := &rest.Version{
+		Name:               v.Name,
+		Deprecated:         v.Deprecated != "",
+		DeprecationWarning: v.Deprecated,
+		Subresources:       map[string]*rest.Subresource{},
+		OpenAPI:            b.openAPI(d, v),
+	}
+	fields, err := b.schemaOf(d, v, custom)
+	if err != nil {
+		return nil, err
+	}
+	out.Schema = fields
+	if v.Virtual {
+		storage, ok := b.virtual[d.GroupResource()]
+		if !ok {
+			return nil, fmt.Errorf("nothing serves it")
+		}
+		out.Storage = storage
+		return out, nil
+	}
+	if custom {
+		out.Converter = renamer{group: d.Group}
+	}
+	out.Columns = columns(v.PrinterColumns)
+	for _, f := range v.SelectableFields {
+		out.SelectableFields = append(out.SelectableFields, f.Name)
+	}
+	if !custom && v.SchemaName != "" {
+		out.PatchMeta = &patchMeta{set: b.set, name: v.SchemaName}
+	}
+
+	all := func(subresource string) []rest.Layer {
+		list := []rest.Layer{fields.Layer(subresource)}
+		if subresource == "" && len(d.Rules) > 0 {
+			list = append(list, b.rules(d))
+		}
+		if native := b.native[d.GroupResource()]; native != nil {
+			list = append(list, native(subresource)...)
+		}
+		if custom && v.Scale != nil {
+			list = append(list, registry.ScaleLayer{Paths: scalePaths(v.Scale)})
+		}
+		if layers != nil {
+			list = append(list, layers(subresource)...)
+		}
+		return list
+	}
+	strategy := func(subresource string) (*rest.Generic, error) {
+		return rest.NewGeneric(rest.GenericConfig{
+			Resource: d.GroupResource(), Kind: kind, Namespaced: d.Namespaced, StatusEnabled: v.Status,
+			Subresource: subresource, NoGeneration: !custom && !d.Generation, Custom: custom,
+			Layers: all(subresource), AllowUnconditionalUpdate: !custom, AllowCreateOnUpdate: d.CreateOnUpdate,
+			NameValidator: nameValidator(d.NameFormat),
+		})
+	}
+	main, err := strategy("")
+	if err != nil {
+		return nil, err
+	}
+	prefix := b.prefix + "/" + d.StoragePrefix
+	selectable := make([]registry.Field, 0, len(v.SelectableFields))
+	for _, f := range v.SelectableFields {
+		selectable = append(selectable, registry.Field{Name: f.Name, Path: f.Path, Default: f.Default})
+	}
+	rows, err := b.storages.get(d.GroupResource(), prefix, d.Namespaced, selectable)
+	if err != nil {
+		return nil, err
+	}
+	store, err := registry.New(registry.Config{
+		Resource: d.GroupResource(), Prefix: prefix, Storage: rows, Strategy: main,
+		SelectableFields: selectable, TTLSeconds: d.TTLSeconds,
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Storage = store
+	if out.Fields, err = b.tracker(d, v, custom, ""); err != nil {
+		return nil, err
+	}
+	if v.Scale != nil {
+		if err := b.scale(d, v, store, out); err != nil {
+			return nil, err
+		}
+	}
+	if v.Status {
+		status, err := strategy(rest.SubresourceStatus)
+		if err != nil {
+			return nil, err
+		}
+		sub := &rest.Subresource{Name: rest.SubresourceStatus, GroupVersionKind: kind, Storage: store.Subresource(status)}
+		if sub.Fields, err = b.tracker(d, v, custom, rest.SubresourceStatus); err != nil {
+			return nil, err
+		}
+		out.Subresources[rest.SubresourceStatus] = sub
+	}
+	return out, nil
+}
+
+// scale adds the scale subresource of a version.
+func (b *builder) scale(d *resources.Definition, v *resources.Version, store *registry.Store, out *rest.Version) error {
+	versions := make([]string, 0, len(d.Versions))
+	for i := range d.Versions {
+		versions = append(versions, d.Versions[i].Name)
+	}
+	scale, err := registry.NewScale(store, scalePaths(v.Scale), schema.GroupVersion{Group: d.Group, Version: d.StorageVersion}, versions)
+	if err != nil {
+		return err
+	}
+	kind := schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+	sub := &rest.Subresource{Name: "scale", GroupVersionKind: kind, Storage: scale}
+	if sub.Schema, err = weirschema.New(weirschema.Config{Kind: kind, DropNulls: true,
+		Source: func() (*apiextensionsv1.JSONSchemaProps, error) { return b.set.ValidationSchema(scaleModel) }}); err != nil {
+		return err
+	}
+	if sub.Fields, err = apply.New(apply.Config{Kind: kind, StorageVersion: kind.Version, Subresource: "scale",
+		Types: apply.NewTypes(func() (map[string]*spec.Schema, error) { return b.set.SchemaClosure(scaleModel) }, false)}); err != nil {
+		return err
+	}
+	out.Subresources["scale"] = sub
+	return nil
+}
+
+func scalePaths(s *resources.Scale) registry.ScalePaths {
+	return registry.ScalePaths{SpecReplicas: s.SpecReplicasPath, StatusReplicas: s.StatusReplicasPath, LabelSelector: s.LabelSelectorPath}
+}
+
+// schemaOf returns what knows the fields of a version.
+func (b *builder) schemaOf(d *resources.Definition, v *resources.Version, custom bool) (*weirschema.Kind, error) {
+	config := weirschema.Config{
+		Kind:            schema.GroupVersionKind{Group: d.Group, Version: v.Name, Kind: d.Kind},
+		PreserveUnknown: v.PreserveUnknown,
+		DropNulls:       !custom,
+	}
+	switch {
+	case v.Inline != nil:
+		config.Source = func() (*apiextensionsv1.JSONSchemaProps, error) { return v.Inline, nil }
+	case v.SchemaName != "":
+		config.Source = func() (*apiextensionsv1.JSONSchemaProps, error) { return b.set.ValidationSchema(v.SchemaName) }
+	}
+	return weirschema.New(config)
+}
+
+// tracker returns what tracks the fields of a version written through a subresource.
+func (b *builder) tracker(d *resources.Definition, v *resources.Version, custom bool, subresource string) (rest.FieldManager, error) {
+	var reset []string
+	switch {
+	case subresource == rest.SubresourceStatus:
+		reset = []string{"metadata", "spec"}
+	case v.Status:
+		reset = []string{"status"}
+	}
+	return apply.New(apply.Config{
+		Kind:           schema.GroupVersionKind{Group: d.Group, Version: v.Name, Kind: d.Kind},
+		StorageVersion: d.StorageVersion,
+		Subresource:    subresource,
+		Reset:          reset,
+		Types:          b.mergeTypes(d, v, custom),
+	})
+}
+
+// mergeTypes returns the merge types of a version: those of its whole group version when it is built in,
+// its own when it is custom.
+func (b *builder) mergeTypes(d *resources.Definition, v *resources.Version, custom bool) *apply.Types {
+	if custom {
+		if v.Inline == nil {
+			return apply.NewTypes(nil, true)
+		}
+		return apply.NewTypes(func() (map[string]*spec.Schema, error) { return customDefinitions(b.set, d, v) }, v.PreserveUnknown)
+	}
+	gv := schema.GroupVersion{Group: d.Group, Version: v.Name}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if t, ok := b.types[gv]; ok {
+		return t
+	}
+	if b.types == nil {
+		b.types = map[schema.GroupVersion]*apply.Types{}
+	}
+	t := apply.NewTypes(func() (map[string]*spec.Schema, error) { return b.set.GroupVersionSchemas(gv) }, false)
+	b.types[gv] = t
+	return t
+}
+
+// openAPI returns what publishes the schema of a version.
+func (b *builder) openAPI(d *resources.Definition, v *resources.Version) rest.OpenAPISource {
+	return openAPISource(func() (string, map[string]*spec.Schema, error) {
+		if v.SchemaName != "" {
+			definitions, err := b.set.SchemaClosure(v.SchemaName)
+			return v.SchemaName, definitions, err
+		}
+		definitions, err := customDefinitions(b.set, d, v)
+		return customDefinitionName(d, v), definitions, err
+	})
+}
+
+// openAPISource encodes definitions when they are asked for.
+type openAPISource func() (string, map[string]*spec.Schema, error)
+
+// Definitions implements rest.OpenAPISource.
+func (f openAPISource) Definitions() (string, map[string][]byte, error) {
+	name, schemas, err := f()
+	if err != nil {
+		return "", nil, err
+	}
+	encoded := make(map[string][]byte, len(schemas))
+	for name, s := range schemas {
+		if encoded[name], err = json.Marshal(s); err != nil {
+			return "", nil, fmt.Errorf("schema %s: %w", name, err)
+		}
+	}
+	return name, encoded, nil
+}
+
+func columns(in []resources.Column) []rest.Column {
+	out := make([]rest.Column, len(in))
+	for i := range in {
+		c := &in[i]
+		out[i] = rest.Column{
+			TableColumnDefinition: metav1.TableColumnDefinition{
+				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority},
+			Cell: c.Cell,
+		}
+	}
+	return out
+}
+
+// patchMeta guides strategic merge patches by the published schema, which it reads at the first patch.
+type patchMeta struct {
+	set  *resources.Set
+	name string
+
+	once sync.Once
+	meta strategicpatch.PatchMetaFromOpenAPIV3
+	err  error
+}
+
+var _ strategicpatch.LookupPatchMeta = (*patchMeta)(nil)
+
+func (p *patchMeta) load() (strategicpatch.PatchMetaFromOpenAPIV3, error) {
+	p.once.Do(func() {
+		definitions, err := p.set.SchemaClosure(p.name)
+		if err != nil {
+			p.err = err
+			return
+		}
+		p.meta = strategicpatch.PatchMetaFromOpenAPIV3{SchemaList: definitions, Schema: definitions[p.name]}
+	})
+	return p.meta, p.err
+}
+
+// LookupPatchMetadataForStruct implements strategicpatch.LookupPatchMeta.
+func (p *patchMeta) LookupPatchMetadataForStruct(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	m, err := p.load()
+	if err != nil {
+		return nil, strategicpatch.PatchMeta{}, err
+	}
+	return m.LookupPatchMetadataForStruct(key)
+}
+
+// LookupPatchMetadataForSlice implements strategicpatch.LookupPatchMeta.
+func (p *patchMeta) LookupPatchMetadataForSlice(key string) (strategicpatch.LookupPatchMeta, strategicpatch.PatchMeta, error) {
+	m, err := p.load()
+	if err != nil {
+		return nil, strategicpatch.PatchMeta{}, err
+	}
+	return m.LookupPatchMetadataForSlice(key)
+}
+
+// Name implements strategicpatch.LookupPatchMeta.
+func (p *patchMeta) Name() string { return p.name }
+

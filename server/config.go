@@ -1,0 +1,128 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Defaults of Config.
+const (
+	DefaultDataDir         = "weir-data"
+	DefaultBindAddress     = "127.0.0.1"
+	DefaultSecurePort      = 6443
+	DefaultShutdownTimeout = 20 * time.Second
+	DefaultRequestTimeout  = time.Minute
+	DefaultEtcdPrefix      = "/registry"
+)
+
+// Config says how a server runs. The zero value runs on an embedded etcd in
+// DefaultDataDir, on loopback.
+type Config struct {
+	// DataDir holds the embedded etcd, certificates, the admin's kubeconfig and caches. Default DefaultDataDir.
+	DataDir string
+	// EmbeddedEtcdListen is HOST:PORT at which etcdctl reaches the embedded etcd; "": in process only.
+	EmbeddedEtcdListen string
+	// UnsafeNoFsync lets the embedded etcd lose writes when the machine crashes. For tests.
+	UnsafeNoFsync bool
+
+	// EtcdServers are the endpoints of an external etcd; none: the embedded one.
+	EtcdServers []string
+	// EtcdCAFile, EtcdCertFile and EtcdKeyFile are for TLS to the external etcd.
+	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
+	// EtcdPrefix of all keys. Default DefaultEtcdPrefix.
+	EtcdPrefix string
+
+	// BindAddress to listen on. Default DefaultBindAddress.
+	BindAddress string
+	// SecurePort to listen on; 0: any free one, see Server.URL.
+	SecurePort int
+	// TLSCertFile and TLSPrivateKeyFile are the serving certificate. Default: one of the server's own authority.
+	TLSCertFile, TLSPrivateKeyFile string
+	// ClientCAFile signs the certificates of clients, beside the server's own authority.
+	ClientCAFile string
+	// TokenAuthFile is a CSV of token,user,uid[,"group,…"].
+	TokenAuthFile string
+	// DisableAnonymous refuses requests without credentials with 401 instead of asking RBAC about system:anonymous.
+	DisableAnonymous bool
+
+	// ModuleDir is the directory that source.file of a Module is below. Default <DataDir>/modules.
+	ModuleDir string
+
+	// MaxRequestsInFlight and MaxMutatingRequestsInFlight: see filters.Config.
+	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
+	// RequestTimeout bounds a request. Default DefaultRequestTimeout.
+	RequestTimeout time.Duration
+	// ShutdownTimeout bounds the drain. Default DefaultShutdownTimeout.
+	ShutdownTimeout time.Duration
+
+	// Logger. Default: text to standard error.
+	Logger *slog.Logger
+}
+
+// Complete sets defaults.
+func (c *Config) Complete() {
+	if c.DataDir == "" {
+		c.DataDir = DefaultDataDir
+	}
+	if c.BindAddress == "" {
+		c.BindAddress = DefaultBindAddress
+	}
+	if c.EtcdPrefix == "" {
+		c.EtcdPrefix = DefaultEtcdPrefix
+	}
+	if c.ModuleDir == "" {
+		c.ModuleDir = filepath.Join(c.DataDir, "modules")
+	}
+	if c.RequestTimeout == 0 {
+		c.RequestTimeout = DefaultRequestTimeout
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+}
+
+// Validate returns everything that is wrong with c, in the terms of the flags of `weir serve`.
+func (c *Config) Validate() error {
+	var errs []error
+	if net.ParseIP(c.BindAddress) == nil {
+		errs = append(errs, fmt.Errorf("--bind-address %q is not an IP address", c.BindAddress))
+	}
+	if c.SecurePort < 0 || c.SecurePort > 65535 {
+		errs = append(errs, fmt.Errorf("--secure-port %d is not a port: give 1 to 65535, or 0 for any", c.SecurePort))
+	}
+	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
+		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together"))
+	}
+	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
+		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together"))
+	}
+	if len(c.EtcdServers) == 0 && (c.EtcdCAFile != "" || c.EtcdCertFile != "") {
+		errs = append(errs, errors.New("--etcd-cafile and --etcd-certfile are for an external etcd: give --etcd-servers too"))
+	}
+	if len(c.EtcdServers) > 0 && c.EmbeddedEtcdListen != "" {
+		errs = append(errs, errors.New("--embedded-etcd-listen is for the embedded etcd: leave out --etcd-servers"))
+	}
+	if c.EtcdPrefix != "" && c.EtcdPrefix[0] != '/' {
+		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash", c.EtcdPrefix))
+	}
+	for flag, name := range map[string]string{
+		"--tls-cert-file": c.TLSCertFile, "--tls-private-key-file": c.TLSPrivateKeyFile, "--client-ca-file": c.ClientCAFile,
+		"--token-auth-file": c.TokenAuthFile, "--etcd-cafile": c.EtcdCAFile, "--etcd-certfile": c.EtcdCertFile, "--etcd-keyfile": c.EtcdKeyFile,
+	} {
+		if name == "" {
+			continue
+		}
+		if _, err := os.Stat(name); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", flag, err))
+		}
+	}
+	return errors.Join(errs...)
+}

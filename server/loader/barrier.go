@@ -1,0 +1,113 @@
+package loader
+
+import (
+	"context"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// Storage is what a Barrier stands before: the verbs of a stored resource.
+type Storage interface {
+	rest.Getter
+	rest.Lister
+	rest.Watcher
+	rest.Creater
+	rest.Updater
+	rest.GracefulDeleter
+	rest.CollectionDeleter
+	// Default fills in what a client left out.
+	Default(ctx context.Context, obj *document.Document) (*document.Document, error)
+}
+
+// Barrier makes writes of a configuration resource return only when what follows from them is in
+// force in this process (contract 4 of hot reload).
+type Barrier struct {
+	Storage
+	// wait waits until the event of a resourceVersion has been handled.
+	wait func(ctx context.Context, resourceVersion string) error
+}
+
+var _ Storage = (*Barrier)(nil)
+
+// NewBarrier returns a Barrier before storage.
+func NewBarrier(storage Storage, wait func(ctx context.Context, resourceVersion string) error) *Barrier {
+	return &Barrier{Storage: storage, wait: wait}
+}
+
+// Create implements rest.Creater.
+func (b *Barrier) Create(ctx context.Context, obj *document.Document, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions) (*document.Document, error) {
+	created, err := b.Storage.Create(ctx, obj, validate, opts)
+	if err != nil || (opts != nil && isDryRun(opts.DryRun)) {
+		return created, err
+	}
+	return created, b.waitFor(ctx, created)
+}
+
+// Update implements rest.Updater.
+func (b *Barrier) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, validateCreate rest.ValidateObjectFunc,
+	validateUpdate rest.ValidateObjectUpdateFunc, forceAllowCreate bool, opts *metav1.UpdateOptions) (*document.Document, bool, error) {
+	obj, created, err := b.Storage.Update(ctx, name, info, validateCreate, validateUpdate, forceAllowCreate, opts)
+	if err != nil || (opts != nil && isDryRun(opts.DryRun)) {
+		return obj, created, err
+	}
+	return obj, created, b.waitFor(ctx, obj)
+}
+
+// Delete implements rest.GracefulDeleter.
+func (b *Barrier) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions) (*document.Document, bool, error) {
+	obj, deleted, err := b.Storage.Delete(ctx, name, validate, opts)
+	if err != nil || (opts != nil && isDryRun(opts.DryRun)) {
+		return obj, deleted, err
+	}
+	return obj, deleted, b.waitFor(ctx, obj)
+}
+
+// DeleteCollection implements rest.CollectionDeleter.
+func (b *Barrier) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions, list *internalversion.ListOptions) (*rest.List, error) {
+	deleted, err := b.Storage.DeleteCollection(ctx, validate, opts, list)
+	if err != nil || (opts != nil && isDryRun(opts.DryRun)) {
+		return deleted, err
+	}
+	for _, obj := range deleted.Items {
+		if err := b.waitFor(ctx, obj); err != nil {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}
+
+// waitFor waits for the event of the write that gave obj. The write stands even when the wait ends
+// early; only its effect may come a moment later.
+func (b *Barrier) waitFor(ctx context.Context, obj *document.Document) error {
+	if obj == nil {
+		return nil
+	}
+	rv := obj.Get("metadata", "resourceVersion").String()
+	if rv == "" {
+		return nil
+	}
+	return b.wait(ctx, rv)
+}
+
+func isDryRun(values []string) bool { return slices.Contains(values, metav1.DryRunAll) }
+
+// WaitFor waits until the event of a write to a configuration resource (its plural) has been handled.
+func (l *Loader) WaitFor(ctx context.Context, kind, resourceVersion string) error {
+	var f *rest.Follower
+	switch kind {
+	case crdResource.Resource:
+		f = l.crdFollower
+	case moduleResource.Resource:
+		f = l.moduleFollower
+	case strategyResource.Resource:
+		f = l.strategyFollower
+	default:
+		return nil
+	}
+	return f.WaitFor(ctx, resourceVersion)
+}

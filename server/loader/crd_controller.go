@@ -1,0 +1,308 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// crdState is what the Loader knows of one CustomResourceDefinition.
+type crdState struct {
+	crd *apiextensionsv1.CustomResourceDefinition
+	// accepted are the names under which it is or may be served.
+	accepted apiextensionsv1.CustomResourceDefinitionNames
+	names    apiextensionsv1.CustomResourceDefinitionCondition
+	// served: an entry of its resource is there.
+	served bool
+	// err says why the newest spec is not in force.
+	err error
+	// cleaning is set while its objects are being removed.
+	cleaning bool
+}
+
+func (s *crdState) groupResource() schema.GroupResource {
+	return schema.GroupResource{Group: s.crd.Spec.Group, Resource: s.crd.Spec.Names.Plural}
+}
+
+// crdHandler follows the definitions.
+type crdHandler struct{ *Loader }
+
+// Replace implements rest.FollowHandler.
+func (h crdHandler) Replace(objects []*document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[string]bool{}
+	for _, obj := range objects {
+		seen[rest.MetaOf(obj).Name()] = true
+		h.applyCRDLocked(obj)
+	}
+	for name, s := range h.crds {
+		if !seen[name] {
+			h.removeCRDLocked(name, s)
+		}
+	}
+	h.seen.crds = true
+	h.publishLocked()
+}
+
+// Change implements rest.FollowHandler.
+func (h crdHandler) Change(e rest.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	changed := false
+	if e.Type == "DELETED" {
+		name := rest.MetaOf(e.Object).Name()
+		if s := h.crds[name]; s != nil {
+			h.removeCRDLocked(name, s)
+			changed = true
+		}
+	} else {
+		changed = h.applyCRDLocked(e.Object)
+	}
+	if changed {
+		h.publishLocked()
+	}
+}
+
+// applyCRDLocked brings a definition into the state; it reports whether anything that is served changed.
+func (l *Loader) applyCRDLocked(obj *document.Document) (changed bool) {
+	crd, err := decodeCRD(obj)
+	if err != nil {
+		l.cfg.Logger.Error("stored definition cannot be read", "name", rest.MetaOf(obj).Name(), "error", err)
+		return false
+	}
+	s := l.crds[crd.Name]
+	same := s != nil && s.crd.UID == crd.UID && s.crd.Generation == crd.Generation &&
+		(s.crd.DeletionTimestamp == nil) == (crd.DeletionTimestamp == nil)
+	if s == nil {
+		s = &crdState{accepted: crd.Status.AcceptedNames}
+		l.crds[crd.Name] = s
+	}
+	s.crd = crd
+	if same {
+		return false
+	}
+	changed = l.serveCRDLocked(s)
+	if crd.DeletionTimestamp != nil {
+		l.startCleanupLocked(s)
+	}
+	l.enqueueCRDStatus(crd.Name)
+	return changed
+}
+
+// serveCRDLocked makes the resource of a definition.
+func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
+	gr := s.groupResource()
+	crd := s.crd.DeepCopy()
+	crd.Status.AcceptedNames = s.accepted
+	s.accepted, s.names = acceptNames(crd, l.takenLocked(crd.Spec.Group, gr))
+	if s.names.Status != apiextensionsv1.ConditionTrue && !s.served {
+		return false
+	}
+	definition, err := definitionOf(crd, s.accepted)
+	if err == nil {
+		old := l.entries[gr]
+		if old != nil && !old.custom {
+			err = fmt.Errorf("%s is a built-in resource", gr)
+		} else {
+			l.entries[gr] = &entry{definition: definition, custom: true}
+			if err = l.rebuildLocked(gr); err != nil {
+				if old == nil {
+					delete(l.entries, gr)
+				} else {
+					l.entries[gr] = old
+				}
+			}
+		}
+	}
+	s.err = err
+	l.cfg.Metrics.loaded("CustomResourceDefinition", err)
+	if err != nil {
+		l.cfg.Logger.Warn("definition is not in force", "name", crd.Name, "error", err)
+		return false
+	}
+	s.served = true
+	if crd.DeletionTimestamp != nil {
+		l.entries[gr].resource.Terminating = true
+	}
+	if strategy := l.strategies[gr]; strategy != nil {
+		l.enqueueStrategyStatus(strategy.object.Name)
+	}
+	return true
+}
+
+// removeCRDLocked stops serving the resource of a definition that is gone.
+func (l *Loader) removeCRDLocked(name string, s *crdState) {
+	delete(l.crds, name)
+	gr := s.groupResource()
+	if s.served {
+		delete(l.entries, gr)
+		l.cfg.Builder.Drop(gr)
+	}
+	// A definition that waits for one of its names may have it now.
+	for _, other := range l.crds {
+		if other.crd.Spec.Group == s.crd.Spec.Group && other.names.Status != apiextensionsv1.ConditionTrue {
+			l.serveCRDLocked(other)
+			l.enqueueCRDStatus(other.crd.Name)
+		}
+	}
+}
+
+// enqueueCRDStatus has the conditions of a definition written. Established is only said once the resource is in
+// the published snapshot: the caller publishes before it lets go of the lock, which the write takes.
+func (l *Loader) enqueueCRDStatus(name string) {
+	l.status.enqueue("customresourcedefinition/"+name, func(ctx context.Context) error {
+		storage, err := l.statusStorage(crdResource)
+		if err != nil {
+			return err
+		}
+		_, _, err = storage.Update(ctx, name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
+			crd, err := decodeCRD(old)
+			if err != nil {
+				return nil, err
+			}
+			if !l.crdStatus(crd) {
+				return old, nil
+			}
+			encoded, err := json.Marshal(crd.Status)
+			if err != nil {
+				return nil, err
+			}
+			return old.Edit().Set(json.RawMessage(encoded), "status").Document()
+		}), nil, nil, false, &metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// crdStatus brings the status of crd up to date and reports whether it changed.
+func (l *Loader) crdStatus(crd *apiextensionsv1.CustomResourceDefinition) (changed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.crds[crd.Name]
+	if s == nil || s.crd.UID != crd.UID {
+		return false
+	}
+	now := metav1.NewTime(l.cfg.Now())
+	accepted, _ := json.Marshal(s.accepted)                    //nolint:errchkjson // strings
+	before, _ := json.Marshal(crd.Status.AcceptedNames)        //nolint:errchkjson // strings
+	if changed = string(accepted) != string(before); changed { // compared as JSON: nil and empty lists are the same
+		crd.Status.AcceptedNames = s.accepted
+	}
+	conditions := &crd.Status.Conditions
+	changed = setCRDCondition(conditions, s.names, now) || changed
+	established := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established}
+	switch {
+	case s.served:
+		established.Status, established.Reason = apiextensionsv1.ConditionTrue, "InitialNamesAccepted"
+		established.Message = "the initial names have been accepted"
+	case s.err != nil:
+		established.Status, established.Reason, established.Message = apiextensionsv1.ConditionFalse, "NotServed", s.err.Error()
+	default:
+		established.Status, established.Reason, established.Message = apiextensionsv1.ConditionFalse, "NotAccepted", "not all names are accepted"
+	}
+	changed = setCRDCondition(conditions, established, now) || changed
+	if crd.DeletionTimestamp != nil {
+		changed = setCRDCondition(conditions, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
+			Message: "CustomResource deletion is in progress"}, now) || changed
+	}
+	return changed
+}
+
+// startCleanupLocked removes the objects of a definition that is being deleted, then its finalizer.
+func (l *Loader) startCleanupLocked(s *crdState) {
+	if s.cleaning || !slices.Contains(s.crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		return
+	}
+	s.cleaning = true
+	name, uid := s.crd.Name, s.crd.UID
+	var objects any
+	if s.served {
+		if e := l.entries[s.groupResource()]; e != nil && len(e.resource.Versions) > 0 {
+			objects = e.resource.Versions[0].Storage
+		}
+	}
+	l.background.start(func(ctx context.Context) { l.cleanUp(ctx, name, uid, objects) })
+}
+
+// cleanupPause is the time between two looks at what is left, doubled up to cleanupPauseMax.
+const (
+	cleanupPause    = 20 * time.Millisecond
+	cleanupPauseMax = 5 * time.Second
+)
+
+// cleanUp deletes all objects, waits until those with finalizers are gone too, and lets the definition go.
+func (l *Loader) cleanUp(ctx context.Context, name string, uid types.UID, objects any) {
+	pause := cleanupPause
+	for {
+		done, err := l.cleanUpOnce(ctx, name, uid, objects)
+		if done || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			l.cfg.Logger.WarnContext(ctx, "objects of a deleted definition remain", "name", name, "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, cleanupPauseMax)
+	}
+}
+
+func (l *Loader) cleanUpOnce(ctx context.Context, name string, uid types.UID, objects any) (done bool, err error) {
+	if storage, ok := objects.(Storage); ok {
+		if _, err := storage.DeleteCollection(ctx, nil, &metav1.DeleteOptions{}, &internalversion.ListOptions{}); err != nil {
+			return false, err
+		}
+		left, err := storage.List(ctx, &internalversion.ListOptions{Limit: 1})
+		if err != nil {
+			return false, err
+		}
+		if len(left.Items) > 0 {
+			return false, nil
+		}
+	}
+	updater, ok := l.storage(crdResource).(rest.Updater)
+	if !ok {
+		return false, fmt.Errorf("%s cannot be updated", crdResource)
+	}
+	_, _, err = updater.Update(ctx, name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
+		meta := rest.MetaOf(old)
+		if meta.UID() != uid {
+			return old, nil
+		}
+		var kept []any
+		for _, f := range meta.Finalizers() {
+			if f != apiextensionsv1.CustomResourceCleanupFinalizer {
+				kept = append(kept, f)
+			}
+		}
+		edit := old.Edit()
+		if len(kept) == 0 {
+			edit.Delete("metadata", "finalizers")
+		} else {
+			edit.Set(kept, "metadata", "finalizers")
+		}
+		return edit.Document()
+	}), nil, nil, false, &metav1.UpdateOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}

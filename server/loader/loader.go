@@ -1,0 +1,269 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/policies"
+	"weir.dev/weir/server/extension"
+	"weir.dev/weir/server/resources"
+	"weir.dev/weir/server/rest"
+)
+
+// Builder makes what serves a resource of its definition.
+type Builder interface {
+	// Build returns the resource of d. layers gives those of its strategy, per subresource; it may be nil.
+	Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (*rest.Resource, error)
+	// Drop frees what is kept for a resource that is served no more; its watches end.
+	Drop(gr schema.GroupResource)
+}
+
+// Config says what a Loader works with.
+type Config struct {
+	Logger *slog.Logger
+	// Definitions are the built-in resources, those of the configuration kinds among them.
+	Definitions []*resources.Definition
+	Builder     Builder
+	Engine      policies.Engine
+	Host        *host.Runtime
+	// ModuleDir is the directory below which source.file of a Module is.
+	ModuleDir string
+	// ArtefactDir keeps the bytes of modules that were good, so that they come back after a restart
+	// while their source is away.
+	ArtefactDir string
+	// Metrics may be nil.
+	Metrics *Metrics
+	// Now is the clock; nil: time.Now.
+	Now func() time.Time
+}
+
+// Validate reports what is missing.
+func (c *Config) Validate() error {
+	if c.Logger == nil || c.Builder == nil || c.Engine == nil || c.Host == nil || len(c.Definitions) == 0 || c.ArtefactDir == "" {
+		return errors.New("loader: Config needs Logger, Definitions, Builder, Engine, Host and ArtefactDir")
+	}
+	return nil
+}
+
+// The configuration resources that a Loader follows.
+var (
+	crdResource      = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	moduleResource   = schema.GroupResource{Group: "weir.dev", Resource: "modules"}
+	strategyResource = schema.GroupResource{Group: "weir.dev", Resource: "strategies"}
+)
+
+// Loader keeps a Holder at the newest good state of the configuration objects.
+type Loader struct {
+	cfg       Config
+	holder    *extension.Holder
+	artefacts *artefacts
+	status    *statusWriter
+	// background runs loads and clean-ups.
+	background *background
+
+	crdFollower, moduleFollower, strategyFollower *rest.Follower
+
+	mu         sync.Mutex
+	started    bool                                     // guarded by mu; every kind has been seen once
+	generation uint64                                   // guarded by mu
+	entries    map[schema.GroupResource]*entry          // guarded by mu; everything that is served
+	crds       map[string]*crdState                     // guarded by mu; by name
+	modules    map[string]*moduleState                  // guarded by mu; by name
+	strategies map[schema.GroupResource]*strategyState  // guarded by mu
+	seen       struct{ crds, modules, strategies bool } // guarded by mu
+}
+
+// entry is one resource that is served.
+type entry struct {
+	definition *resources.Definition
+	custom     bool
+	resource   *rest.Resource
+}
+
+// New returns a Loader that serves the built-in resources. Start follows the configuration.
+func New(cfg Config) (*Loader, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	store, err := newArtefacts(cfg.ArtefactDir, cfg.ModuleDir)
+	if err != nil {
+		return nil, err
+	}
+	l := &Loader{
+		cfg:        cfg,
+		artefacts:  store,
+		entries:    map[schema.GroupResource]*entry{},
+		crds:       map[string]*crdState{},
+		modules:    map[string]*moduleState{},
+		strategies: map[schema.GroupResource]*strategyState{},
+	}
+	for _, d := range cfg.Definitions {
+		r, err := cfg.Builder.Build(d, false, nil)
+		if err != nil {
+			return nil, err
+		}
+		l.entries[d.GroupResource()] = &entry{definition: d, resource: r}
+	}
+	first, err := l.snapshotLocked()
+	if err != nil {
+		return nil, err
+	}
+	l.holder = extension.NewHolder(first)
+	l.status, l.background = newStatusWriter(cfg.Logger), newBackground()
+	for _, f := range []struct {
+		resource schema.GroupResource
+		handler  rest.FollowHandler
+		to       **rest.Follower
+	}{
+		{crdResource, crdHandler{l}, &l.crdFollower},
+		{moduleResource, moduleHandler{l}, &l.moduleFollower},
+		{strategyResource, strategyHandler{l}, &l.strategyFollower},
+	} {
+		watcher, ok := l.storage(f.resource).(rest.Watcher)
+		if !ok {
+			return nil, fmt.Errorf("loader: %s cannot be watched", f.resource)
+		}
+		*f.to = rest.NewFollower(f.resource.String(), watcher, f.handler, cfg.Logger)
+	}
+	return l, nil
+}
+
+// Holder has the snapshot in force.
+func (l *Loader) Holder() *extension.Holder { return l.holder }
+
+// Run follows the configuration until ctx is done, then lets go of all modules.
+func (l *Loader) Run(ctx context.Context) {
+	var followers sync.WaitGroup
+	for _, f := range []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower} {
+		followers.Go(func() { f.Run(ctx) })
+	}
+	followers.Go(func() { l.status.run(ctx) })
+	followers.Go(func() { l.background.run(ctx) })
+	followers.Wait()
+}
+
+// WaitReady waits until everything that the storage knew at the start is in force or was refused,
+// modules included.
+func (l *Loader) WaitReady(ctx context.Context) error {
+	for _, f := range []*rest.Follower{l.moduleFollower, l.crdFollower, l.strategyFollower} {
+		if err := f.WaitSynced(ctx); err != nil {
+			return err
+		}
+	}
+	l.mu.Lock()
+	var loading []<-chan struct{}
+	for _, m := range l.modules {
+		loading = append(loading, m.settled())
+	}
+	l.mu.Unlock()
+	for _, done := range loading {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// storage returns what stores a built-in resource.
+func (l *Loader) storage(gr schema.GroupResource) any {
+	e := l.entries[gr]
+	if e == nil || len(e.resource.Versions) == 0 {
+		return nil
+	}
+	return e.resource.Versions[0].Storage
+}
+
+// statusStorage returns what stores the status of a built-in resource.
+func (l *Loader) statusStorage(gr schema.GroupResource) (rest.Updater, error) {
+	e := l.entries[gr]
+	if e == nil || len(e.resource.Versions) == 0 {
+		return nil, fmt.Errorf("loader: %s is not served", gr)
+	}
+	sub := e.resource.Versions[0].Subresources[rest.SubresourceStatus]
+	if sub == nil {
+		return nil, fmt.Errorf("loader: %s has no status", gr)
+	}
+	updater, ok := sub.Storage.(rest.Updater)
+	if !ok {
+		return nil, fmt.Errorf("loader: status of %s cannot be updated", gr)
+	}
+	return updater, nil
+}
+
+// rebuildLocked makes the resource of an entry anew, with the strategy that is in force for it.
+func (l *Loader) rebuildLocked(gr schema.GroupResource) error {
+	e := l.entries[gr]
+	if e == nil {
+		return nil
+	}
+	var layers func(string) []rest.Layer
+	if s := l.strategies[gr]; s != nil {
+		layers = s.layers()
+	}
+	r, err := l.cfg.Builder.Build(e.definition, e.custom, layers)
+	if err != nil {
+		return err
+	}
+	r.Terminating = e.resource != nil && e.resource.Terminating
+	e.resource = r
+	return nil
+}
+
+// publishLocked puts the state in force for every request that starts from now on.
+func (l *Loader) publishLocked() {
+	if !l.started {
+		l.started = l.seen.crds && l.seen.modules && l.seen.strategies
+		if !l.started {
+			return
+		}
+	}
+	next, err := l.snapshotLocked()
+	if err != nil {
+		// A module was closed under a strategy that uses it: references rule that out.
+		l.cfg.Logger.Error("snapshot cannot be made; the last one stays in force", "error", err)
+		return
+	}
+	l.holder.Publish(next)
+	l.cfg.Metrics.published(l.generation)
+}
+
+func (l *Loader) snapshotLocked() (*extension.Snapshot, error) {
+	l.generation++
+	config := extension.SnapshotConfig{Generation: l.generation, Resources: make([]*rest.Resource, 0, len(l.entries))}
+	for _, e := range l.entries {
+		config.Resources = append(config.Resources, e.resource)
+	}
+	for _, s := range l.strategies {
+		config.Modules = append(config.Modules, s.uses...)
+	}
+	return extension.NewSnapshot(config)
+}
+
+// takenLocked returns the names that the resources of a group other than gr have.
+func (l *Loader) takenLocked(group string, except schema.GroupResource) takenNames {
+	taken := takenNames{resources: map[string]bool{}, kinds: map[string]bool{}}
+	for gr, e := range l.entries {
+		if gr.Group != group || gr == except {
+			continue
+		}
+		d := e.definition
+		taken.resources[d.Resource], taken.resources[d.Singular] = true, true
+		for _, s := range d.ShortNames {
+			taken.resources[s] = true
+		}
+		taken.kinds[d.Kind], taken.kinds[d.ListKind] = true, true
+	}
+	return taken
+}

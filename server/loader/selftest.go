@@ -1,0 +1,119 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/host"
+	"weir.dev/weir/server/apis/v1alpha1"
+)
+
+// runTests runs spec.tests of a Module against its newest artefact. The error names every test that fails.
+func (l *Loader) runTests(ctx context.Context, object *v1alpha1.Module, loaded *loadedModule, data []byte) error {
+	var failed []string
+	for i := range object.Spec.Tests {
+		test := &object.Spec.Tests[i]
+		if err := l.runTest(ctx, test, object.Name, loaded, data); err != nil {
+			failed = append(failed, fmt.Sprintf("test %q: %v", test.Name, err))
+		}
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d of %d tests failed: %s", len(failed), len(object.Spec.Tests), strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+func (l *Loader) runTest(ctx context.Context, test *v1alpha1.ModuleTest, name string, loaded *loadedModule, data []byte) error {
+	op, ok := abi.ParseOp(test.Hook)
+	if !ok {
+		return fmt.Errorf("hook %q does not exist", test.Hook)
+	}
+	if !loaded.base.Handles(op) {
+		return fmt.Errorf("the module does not implement hook %q; it has %s", test.Hook, strings.Join(loaded.hooks, ", "))
+	}
+	guest := interface {
+		Call(context.Context, *host.Call) (*host.Result, error)
+	}(loaded.base)
+	if len(test.Settings.Raw) > 0 {
+		m, err := l.cfg.Host.Load(ctx, data, host.ModuleConfig{Name: name, Settings: test.Settings.Raw, Limits: loaded.limits, Logger: l.cfg.Logger})
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err := m.Close(ctx); err != nil {
+				l.cfg.Logger.WarnContext(ctx, "module of a test cannot be closed", "module", name, "error", err)
+			}
+		}()
+		guest = m
+	}
+	call := &host.Call{Op: op}
+	var err error
+	if call.Object, err = parseOptional(test.Object.Raw); err != nil {
+		return fmt.Errorf("object: %w", err)
+	}
+	if call.OldObject, err = parseOptional(test.OldObject.Raw); err != nil {
+		return fmt.Errorf("oldObject: %w", err)
+	}
+	result, err := guest.Call(ctx, call)
+	if err != nil {
+		return err
+	}
+	return judge(test, call, result)
+}
+
+// judge compares what a hook gave with what a test expects.
+func judge(test *v1alpha1.ModuleTest, call *host.Call, result *host.Result) error {
+	var fields []string
+	for _, e := range result.Errors {
+		fields = append(fields, e.Field)
+	}
+	if result.Denied != nil {
+		fields = append(fields, "")
+	}
+	for _, want := range test.ExpectErrors {
+		if !slices.Contains(fields, want) {
+			return fmt.Errorf("no error of field %q; errors of %q", want, fields)
+		}
+	}
+	if len(test.ExpectErrors) == 0 && len(fields) > 0 {
+		return fmt.Errorf("refused: %s", describeRefusal(result))
+	}
+	if len(test.ExpectObject.Raw) == 0 {
+		return nil
+	}
+	want, err := document.Parse(test.ExpectObject.Raw)
+	if err != nil {
+		return fmt.Errorf("expectObject: %w", err)
+	}
+	got := result.Object
+	if got == nil {
+		got = call.Object
+	}
+	if !want.Equal(got) {
+		return fmt.Errorf("the object is %s, want %s", got.Bytes(), want.Bytes())
+	}
+	return nil
+}
+
+func describeRefusal(result *host.Result) string {
+	if result.Denied != nil {
+		return result.Denied.Message
+	}
+	texts := make([]string, len(result.Errors))
+	for i, e := range result.Errors {
+		texts[i] = fmt.Sprintf("%s: %s", e.Field, e.Detail)
+	}
+	return strings.Join(texts, "; ")
+}
+
+func parseOptional(raw json.RawMessage) (*document.Document, error) {
+	if len(raw) == 0 {
+		return nil, nil
+	}
+	return document.Parse(raw)
+}
