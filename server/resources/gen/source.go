@@ -39,6 +39,7 @@ var sources = []source{
 	{"k8s.io/api/authentication/v1", "io.k8s.api.authentication.v1", "authentication.k8s.io"},
 	{"k8s.io/api/authorization/v1", "io.k8s.api.authorization.v1", "authorization.k8s.io"},
 	{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "apiextensions.k8s.io"},
+	{"weir.dev/weir/server/apis/v1alpha1", "dev.weir.v1alpha1", "weir.dev"},
 	{"k8s.io/apimachinery/pkg/apis/meta/v1", "io.k8s.apimachinery.pkg.apis.meta.v1", "-"},
 	{"k8s.io/apimachinery/pkg/runtime", "io.k8s.apimachinery.pkg.runtime", "-"},
 	{"k8s.io/apimachinery/pkg/util/intstr", "io.k8s.apimachinery.pkg.util.intstr", "-"},
@@ -63,8 +64,9 @@ func definitions(ctx context.Context, root, work string) (map[string]any, error)
 	if err != nil {
 		return nil, err
 	}
+	own := fmt.Sprintf("module dump\n\nrequire weir.dev/weir v0.0.0\n\nreplace weir.dev/weir => %s", root)
 	files := map[string][]byte{
-		"go.mod":        moduleLine.ReplaceAll(mod, []byte("module dump")),
+		"go.mod":        moduleLine.ReplaceAll(mod, []byte(own)),
 		"go.sum":        sum,
 		"main.go":       []byte(dumpProgram),
 		"header.txt":    nil,
