@@ -3,11 +3,13 @@ package endpoints
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"weir.dev/weir/abi/document"
@@ -57,7 +59,7 @@ func (s *server) admit(ctx context.Context, sc *scope, a admission.Attributes, o
 			continue
 		}
 		if a.Object == nil {
-			return nil, apierrors.NewInternalError(fmt.Errorf("admission removed the object of the request"))
+			return nil, apierrors.NewInternalError(errors.New("admission removed the object of the request"))
 		}
 		defaulted, err := sc.defaults(ctx, a.Object)
 		if err != nil {
@@ -145,9 +147,9 @@ func (s *server) authorizeCreate(sc *scope, path string, validate rest.ValidateO
 		return validate
 	}
 	return func(ctx context.Context, obj *document.Document) error {
-		user, _ := request.UserFrom(ctx)
+		who, _ := request.UserFrom(ctx)
 		decision, reason, err := s.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User:            user,
+			User:            who,
 			Verb:            "create",
 			Namespace:       sc.namespace,
 			APIGroup:        sc.gvr.Group,
@@ -164,17 +166,26 @@ func (s *server) authorizeCreate(sc *scope, path string, validate rest.ValidateO
 		case err != nil:
 			return apierrors.NewInternalError(err)
 		default:
-			return apierrors.NewForbidden(sc.gvr.GroupResource(), sc.name,
-				fmt.Errorf("cannot create a resource by update: %s", reasonOr(reason, "not allowed")))
+			return sc.newCreateForbidden(who, reason)
 		}
 	}
 }
 
-func reasonOr(reason, otherwise string) string {
-	if reason == "" {
-		return otherwise
+// newCreateForbidden words the refusal of a create as the filters do.
+func (sc *scope) newCreateForbidden(who user.Info, reason string) error {
+	name := ""
+	if who != nil {
+		name = who.GetName()
 	}
-	return reason
+	where := "at the cluster scope"
+	if sc.namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", sc.namespace)
+	}
+	text := fmt.Sprintf("User %q cannot create resource %q in API group %q %s", name, sc.gvr.Resource, sc.gvr.Group, where)
+	if reason != "" {
+		text += ": " + reason
+	}
+	return apierrors.NewForbidden(sc.gvr.GroupResource(), sc.name, errors.New(text))
 }
 
 // isDryRun reports whether nothing is to be stored.

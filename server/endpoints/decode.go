@@ -57,6 +57,10 @@ func (s *server) decodeBody(w http.ResponseWriter, req *http.Request, sc *scope,
 func (s *server) parse(mediaType string, body []byte) (decoded, error) {
 	var d decoded
 	if mediaType == mediaTypeYAML {
+		// What is JSON too is read as such: that is quicker and keeps numbers as they are.
+		if doc, duplicates, err := document.Ingest(body, document.IngestOptions{}); err == nil && len(duplicates) == 0 {
+			return decoded{doc: doc}, nil
+		}
 		raw, duplicates, err := yamlToJSON(body, s.MaxRequestBodyBytes)
 		if err != nil {
 			return d, fmt.Errorf("error converting YAML to JSON: %w", err)

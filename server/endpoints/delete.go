@@ -51,7 +51,11 @@ func (s *server) delete(w http.ResponseWriter, req *http.Request, sc *scope) err
 	if obj != nil {
 		details.UID = types.UID(obj.Get("metadata", "uid").String())
 	}
-	writeStatus(w, req, http.StatusOK, typedStatus(&metav1.Status{Status: metav1.StatusSuccess, Details: details}))
+	writeStatus(w, req, http.StatusOK, &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Details:  details,
+	})
 	return nil
 }
 

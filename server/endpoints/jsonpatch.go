@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,12 @@ const (
 	// maxPatchCopy bounds what copy operations may add, in bytes (CVE-2019-1002100).
 	maxPatchCopy = 3 << 20
 )
+
+// limitPatchCopies sets the library's bound, which it keeps for the whole process,
+// unless that has been set already.
+func limitPatchCopies() {
+	atomic.CompareAndSwapInt64(&jsonpatch.AccumulatedCopySizeLimit, 0, maxPatchCopy)
+}
 
 // jsonPatch is an RFC 6902 patch.
 type jsonPatch struct {

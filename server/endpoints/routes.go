@@ -40,7 +40,9 @@ func newContainer(s *server) http.Handler {
 	ws.Route(ws.GET("/v3").To(docs.serve(docs.v3Index)))
 	ws.Route(ws.GET("/v3/{groupVersion:*}").To(docs.serve(docs.v3)))
 	c.Add(ws)
-	return c
+	// Not the container's own ServeHTTP: its http.ServeMux would redirect paths that
+	// it finds unclean, and answer what it does not know in plain text.
+	return http.HandlerFunc(c.Dispatch)
 }
 
 // newWebService leaves media types to this package: go-restful's own negotiation

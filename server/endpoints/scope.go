@@ -64,11 +64,13 @@ func newScope(req *restful.Request) (*scope, error) {
 		sc.gvr.Resource = "namespaces"
 		subresource = req.Request.URL.Path[strings.LastIndexByte(req.Request.URL.Path, '/')+1:]
 	}
+	notFound := newRouteNotFound(req.Request, sc.gvr.GroupResource())
+	if sc.gvr.Resource == "watch" || sc.gvr.Resource == "proxy" { // upstream's old verbs by path
+		return nil, notFound
+	}
 	if err := sc.agrees(ctx, subresource); err != nil {
 		return nil, err
 	}
-
-	notFound := newRouteNotFound(req.Request, sc.gvr.GroupResource())
 	sc.resource = catalog.Resource(sc.gvr.Group, sc.gvr.Resource)
 	if sc.resource == nil {
 		return nil, notFound

@@ -11,44 +11,21 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weir.dev/weir/server/request"
 )
 
-// statusOf returns the Status that tells a client of err. An error that is no
-// APIStatus is a 500 with its text, as upstream.
+// statusOf returns the Status that tells a client of err.
 func statusOf(err error) *metav1.Status {
-	var api apierrors.APIStatus
+	var known apierrors.APIStatus
 	switch {
-	case errors.As(err, &api):
-		status := api.Status()
-		if status.Status == "" {
-			status.Status = metav1.StatusFailure
-		}
-		if status.Code == 0 {
-			status.Code = http.StatusInternalServerError
-			if status.Status == metav1.StatusSuccess {
-				status.Code = http.StatusOK
-			}
-		}
-		return typedStatus(&status)
+	case errors.As(err, &known):
 	case errors.Is(err, context.DeadlineExceeded):
-		status := apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0).Status()
-		return typedStatus(&status)
+		err = apierrors.NewTimeoutError("request did not complete within the allotted timeout", 0)
 	case errors.Is(err, context.Canceled):
-		status := apierrors.NewTimeoutError("request was canceled", 0).Status()
-		return typedStatus(&status)
-	default:
-		return typedStatus(&metav1.Status{
-			Status:  metav1.StatusFailure,
-			Code:    http.StatusInternalServerError,
-			Reason:  metav1.StatusReasonUnknown,
-			Message: err.Error(),
-		})
+		err = apierrors.NewTimeoutError("request was canceled", 0)
 	}
-}
-
-func typedStatus(status *metav1.Status) *metav1.Status {
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	return status
+	return request.StatusOf(err)
 }
 
 // writeError answers with the Status of err. It is the only place that does.

@@ -55,6 +55,9 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 		return nil
 	}
 	defer cursor.Stop()
+	if sc.converter == nil {
+		rest.Release(ctx) // a watch outlives what was in force when it started
+	}
 	stream := newStream(w, timeout)
 	defer stream.close()
 	stream.start()
@@ -214,7 +217,11 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 	switch {
 	case f.table != nil:
 		rv := obj.Get("metadata", "resourceVersion").String()
-		body, err := f.table.encode(&rest.List{Items: []*document.Document{obj}, ResourceVersion: rv})
+		table := *f.table
+		if event.InitialEventsEnd && table.include == metav1.IncludeNone {
+			table.include = metav1.IncludeMetadata // the annotation says that this is the end
+		}
+		body, err := table.encode(&rest.List{Items: []*document.Document{obj}, ResourceVersion: rv})
 		if err != nil {
 			return nil, err
 		}
