@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +59,8 @@ func (l *CELLayer) Default(ctx context.Context, obj *document.Document) (*docume
 			if m.value.Kind() != document.Object {
 				return true
 			}
-			if k := m.value.Get(d.field.name).Kind(); k != document.Absent && k != document.Null {
+			present := m.value.Get(d.field.name)
+			if k := present.Kind(); k != document.Absent && k != document.Null && !d.merge {
 				return true
 			}
 			value, err := l.defaultValue(ctx, run, d, m)
@@ -66,11 +68,21 @@ func (l *CELLayer) Default(ctx context.Context, obj *document.Document) (*docume
 				failed = err
 				return false
 			}
-			if value != nil {
-				if edit == nil {
-					edit = obj.Edit()
+			if value == nil {
+				return true
+			}
+			if edit == nil {
+				edit = obj.Edit()
+			}
+			path := append(editPath(m.steps), d.field.name)
+			if !d.merge || present.Kind() != document.Object {
+				edit.Set(value, path...)
+				return true
+			}
+			for name, v := range value.Root().Members() {
+				if !present.Get(name).Exists() {
+					edit.Set(v, append(slices.Clone(path), name)...)
 				}
-				edit.Set(value, append(editPath(m.steps), d.field.name)...)
 			}
 			return true
 		})

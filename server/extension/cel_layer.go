@@ -47,6 +47,7 @@ type defaultRule struct {
 	parent      []step
 	field       step
 	value, when int // expressions
+	merge       bool
 	// flush says that an earlier default can be seen by this rule, whose changes must be
 	// in the object before it is evaluated.
 	flush bool
@@ -163,6 +164,7 @@ func (b *celBuilder) addDefault(i int, rule *v1alpha1.DefaultRule) {
 	d := defaultRule{
 		value: b.add(b.at("defaults", i, "value"), rule.Value, policies.Any, true),
 		when:  b.addIf(b.at("defaults", i, "when"), rule.When, policies.Bool, true),
+		merge: rule.Merge,
 	}
 	switch {
 	case len(path) == 0:
