@@ -101,6 +101,9 @@ type List struct {
 
 // Interface keeps the objects of one or several resources. All methods are safe
 // for concurrent use. Errors are *Error where the caller can act on them.
+//
+// Keys and prefixes are whole, as in a Row: /registry/configmaps/default/a. One that
+// is not a clean path below the storage's root is ErrCodeInvalidKey.
 type Interface interface {
 	// Create stores a new object: ErrCodeKeyExists when the key is taken.
 	// ttl in seconds; 0 means that it does not expire.

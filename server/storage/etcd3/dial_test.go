@@ -126,6 +126,7 @@ func tlsProxy(t *testing.T, a *authority, etcd string) string {
 }
 
 func TestDialTLS(t *testing.T) {
+	t.Parallel()
 	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
 	a := newAuthority(t)
 	a.issue(t, "client", nil)
@@ -146,7 +147,7 @@ func TestDialTLS(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.cfg.Endpoints = []string{"https://" + address}
 			client := dial(t, tc.cfg)
-			store := newStore(t, etcd3.Config{Client: client, RequestTimeout: time.Second})
+			store := newStore(t, etcd3.Config{Client: client, RequestTimeout: 300 * time.Millisecond})
 			if tc.ok {
 				store = newStore(t, etcd3.Config{Client: client})
 			}

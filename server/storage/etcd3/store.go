@@ -76,9 +76,10 @@ type Store struct {
 	timeout     time.Duration
 	leases      *Leases
 	ops         operations
-	// stream keeps the watches of this Store on an etcd stream of their own, so that
-	// RequestWatchProgress does not wait for other Stores' watches to catch up.
-	stream metadata.MD
+	// stream keeps the watches of this Store, but for those that asked for progress, on
+	// an etcd stream of their own.
+	stream   metadata.MD
+	progress progressWatches
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -206,14 +207,6 @@ func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 		return 0, s.fail("", err)
 	}
 	return uint64(resp.Header.Revision), nil
-}
-
-// RequestWatchProgress implements storage.Interface.
-func (s *Store) RequestWatchProgress(ctx context.Context) error {
-	if err := s.client.Watcher.RequestProgress(s.watchContext(ctx)); err != nil {
-		return s.fail("", err)
-	}
-	return nil
 }
 
 // Ping returns nil when etcd has answered a linearizable read.

@@ -107,6 +107,7 @@ func (p prefixed) TransformFromStorage(_ context.Context, data []byte, dataCtx v
 
 // The suite passes with rows that are transformed.
 func TestStorageTransformed(t *testing.T) {
+	t.Parallel()
 	storagetest.Run(t, func(t *testing.T) (storage.Interface, storagetest.Compaction) {
 		client := etcd3test.New(t)
 		return newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "a"}}), etcd3test.Compaction(client)
@@ -115,6 +116,7 @@ func TestStorageTransformed(t *testing.T) {
 
 // The suite passes over gRPC, as with an etcd elsewhere.
 func TestStorageDialed(t *testing.T) {
+	t.Parallel()
 	storagetest.Run(t, func(t *testing.T) (storage.Interface, storagetest.Compaction) {
 		e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
 		client := dial(t, etcd3.DialConfig{Endpoints: []string{e.Addr().String()}})
@@ -205,8 +207,8 @@ func wantCorrupt(t *testing.T, what string, err error, keys ...string) {
 	}
 }
 
-// A watcher learns the state before a change; when etcd has dropped it, the watch is
-// over instead of showing a change that cannot be judged.
+// A watcher learns the state before a change; from where etcd has dropped the history
+// there is no watch.
 func TestWatchPrevious(t *testing.T) {
 	client := etcd3test.New(t)
 	ctx := t.Context()
@@ -298,6 +300,7 @@ func TestMetrics(t *testing.T) {
 
 // An etcd that does not answer, or is not there, is an error within the deadline.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

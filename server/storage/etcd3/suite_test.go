@@ -9,6 +9,7 @@ import (
 )
 
 func TestStorage(t *testing.T) {
+	t.Parallel()
 	storagetest.Run(t, func(t *testing.T) (storage.Interface, storagetest.Compaction) {
 		store, client := etcd3test.NewStore(t)
 		return store, etcd3test.Compaction(client)

@@ -55,7 +55,11 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		progress:  opts.Progress,
 		rev:       int64(rv),
 	}
-	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx))
+	w.stream = s.stream
+	if opts.Progress {
+		w.stream = s.progress.stream(s.stream)
+	}
+	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx, w.stream))
 	if initial {
 		w.initial = &rows{prefix: key, next: key, limit: maxPage}
 		w.bookmark = opts.SendInitialEvents != nil && opts.Predicate.AllowWatchBookmarks
@@ -66,8 +70,8 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 }
 
 // watchContext is the context of etcd's watch stream: those of equal metadata share one.
-func (s *Store) watchContext(ctx context.Context) context.Context {
-	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, s.stream))
+func (s *Store) watchContext(ctx context.Context, stream metadata.MD) context.Context {
+	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, stream))
 }
 
 // watcher implements storage.Watcher. It has no goroutine of its own: Next reads the
@@ -79,6 +83,7 @@ type watcher struct {
 	predicate storage.SelectionPredicate
 	all       bool // the predicate selects everything
 	progress  bool
+	stream    metadata.MD
 	ctx       context.Context
 	cancel    context.CancelFunc
 
@@ -98,7 +103,12 @@ type watcher struct {
 var _ storage.Watcher = (*watcher)(nil)
 
 // Stop implements storage.Watcher.
-func (w *watcher) Stop() { w.cancel() }
+func (w *watcher) Stop() {
+	if w.progress {
+		w.store.progress.remove(w)
+	}
+	w.cancel()
+}
 
 // Next implements storage.Watcher.
 func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
@@ -126,7 +136,7 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 				err = io.EOF
 			}
 			w.err = err
-			w.cancel()
+			w.Stop()
 			// What came before the error is still good.
 			if len(w.out) == 0 {
 				return nil, err
@@ -146,6 +156,10 @@ func (w *watcher) open() {
 		opts = append(opts, clientv3.WithProgressNotify())
 	}
 	w.events = w.store.client.Watcher.Watch(w.ctx, w.key, opts...)
+	if w.progress {
+		w.store.progress.add(w)
+		context.AfterFunc(w.ctx, func() { w.store.progress.remove(w) })
+	}
 }
 
 // readInitial appends a page of initial rows, and the bookmark behind the last.
