@@ -20,8 +20,7 @@ import (
 
 const testPrefix = "/registry/pods/"
 
-// fake is a storage in memory whose watches can be made to fail. Keys outside of
-// testPrefix only use up revisions.
+// fake is a storage in memory whose watches can be made to fail. They have no selectors.
 type fake struct {
 	mu        sync.Mutex
 	changed   chan struct{}
@@ -223,7 +222,7 @@ func (f *fake) RequestWatchProgress(context.Context) error {
 
 func (f *fake) ReadinessCheck() error { return nil }
 
-func (f *fake) Watch(ctx context.Context, _ string, opts storage.ListOptions) (storage.Watcher, error) {
+func (f *fake) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
 	rv, err := storage.ParseResourceVersion(opts.ResourceVersion)
 	if err != nil || rv == 0 {
 		return nil, fmt.Errorf("fake: watch at %q: %w", opts.ResourceVersion, err)
@@ -231,12 +230,13 @@ func (f *fake) Watch(ctx context.Context, _ string, opts storage.ListOptions) (s
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watches++
-	return &fakeWatcher{fake: f, ctx: ctx, rv: rv, epoch: f.epoch, asked: f.progress}, nil
+	return &fakeWatcher{fake: f, ctx: ctx, key: key, rv: rv, epoch: f.epoch, asked: f.progress}, nil
 }
 
 type fakeWatcher struct {
 	fake  *fake
 	ctx   context.Context
+	key   string
 	rv    uint64
 	at    int
 	epoch int
@@ -296,7 +296,7 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 	var out []storage.Event
 	for ; w.at < len(f.log); w.at++ {
 		e := f.log[w.at]
-		if e.Row.ResourceVersion <= w.rv || !strings.HasPrefix(e.Row.Key, testPrefix) {
+		if e.Row.ResourceVersion <= w.rv || !strings.HasPrefix(e.Row.Key, w.key) {
 			continue
 		}
 		out = append(out, e)
@@ -343,7 +343,7 @@ func newTestCacher(t testing.TB, store storage.Interface, change func(*Config)) 
 		Prefix:   testPrefix,
 		Resource: schema.GroupResource{Resource: "pods"},
 		GetAttrs: podAttrs,
-		Logger:   slog.New(slog.DiscardHandler),
+		Logger:   slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	if change != nil {
 		change(&config)

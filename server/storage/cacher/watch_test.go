@@ -39,7 +39,7 @@ func selecting(t testing.TB, rv, label, field string) storage.ListOptions {
 
 func rvString(rv uint64) string { return storage.FormatResourceVersion(rv) }
 
-func mustWatch(t testing.TB, c *Cacher, key string, opts storage.ListOptions) storage.Watcher {
+func mustWatch(t testing.TB, c storage.Interface, key string, opts storage.ListOptions) storage.Watcher {
 	t.Helper()
 	w, err := c.Watch(t.Context(), key, opts)
 	if err != nil {
