@@ -4,7 +4,20 @@ import (
 	"encoding/json"
 
 	"weir.dev/weir/abi"
+	"weir.dev/weir/host/internal/wasmtest"
 )
+
+// Value types in type strings of a [Builder].
+const (
+	I32 = wasmtest.I32
+	I64 = wasmtest.I64
+)
+
+// Builder assembles a module.
+type Builder = wasmtest.Builder
+
+// Code is a sequence of instructions. Its methods append one each.
+type Code = wasmtest.Code
 
 // Where a [Guest] has its texts and buffers.
 const (

@@ -111,7 +111,7 @@ func runSinners() []Sinner {
 			return Code(nil).Call(f)
 		}),
 		run("recurses_forever", host.ClassDepth, "calls nested deeper than 2000", func(g *Guest) Code {
-			self := g.imports.n + g.functions.n
+			self := g.Next()
 			g.Func("", g.Void, "", Code(nil).Call(self))
 			return Code(nil).Call(self)
 		}),

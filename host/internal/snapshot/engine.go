@@ -26,12 +26,12 @@ func (e *Engine) Close() error { return e.sys.close() }
 // faults are so dear that a few megabytes are copied sooner.
 const discardBytes = 16 << 20
 
-// modeFor is the mode for an image of a size.
-func (e *Engine) modeFor(size int) Mode {
-	best := e.sys.best()
+// modeFor is the mode for an image of a size, where best is the best that
+// the system offers.
+func modeFor(mode, best Mode, size int) Mode {
 	switch {
-	case e.mode != Auto:
-		return min(e.mode, best)
+	case mode != Auto:
+		return min(mode, best)
 	case size <= CopyBytes:
 		return Copy
 	case best == Sticky:
@@ -61,7 +61,7 @@ func (img *Image) Bytes() []byte { return img.bytes }
 
 // Capture copies a memory.
 func (e *Engine) Capture(mem []byte) (*Image, error) {
-	img := &Image{mode: e.modeFor(len(mem))}
+	img := &Image{mode: modeFor(e.mode, e.sys.best(), len(mem))}
 	if len(mem) == 0 {
 		img.mode = Copy
 	}

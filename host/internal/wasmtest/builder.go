@@ -1,4 +1,5 @@
-package hosttest
+// Package wasmtest assembles small wasm modules for tests.
+package wasmtest
 
 // Value types in type strings of a [Builder].
 const (
@@ -109,10 +110,18 @@ func (b *Builder) Elements(offset int32, funcs ...uint32) {
 	}
 }
 
-// Memory adds a memory, exported as "memory".
+// Memory adds a memory of some pages, exported as "memory".
 func (b *Builder) Memory(least uint32) {
 	b.Export("memory", 2, b.memories.add([]byte{0}, uleb(least)))
 }
+
+// BoundedMemory is Memory with a maximum.
+func (b *Builder) BoundedMemory(least, most uint32) {
+	b.Export("memory", 2, b.memories.add([]byte{1}, uleb(least), uleb(most)))
+}
+
+// Next is the index of the next function.
+func (b *Builder) Next() uint32 { return b.imports.n + b.functions.n }
 
 // Global adds a mutable global of type i32 and returns its index.
 func (b *Builder) Global(value int32) uint32 {
