@@ -17,12 +17,16 @@ import (
 const (
 	maxTextBytes   = 64 << 10
 	maxExpressions = 4096
+	maxInputs      = 64 // they are the bits of expression.mentions
 )
 
 // Compile implements policies.Engine.
 func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	if n := len(src.Variables) + len(src.Expressions); n > maxExpressions {
 		return nil, policies.Issues{{Message: fmt.Sprintf("%d expressions are more than %d", n, maxExpressions)}}
+	}
+	if n := len(src.Inputs); n > maxInputs {
+		return nil, fmt.Errorf("%d inputs are more than %d", n, maxInputs)
 	}
 	c := compiler{engine: e, src: src, vars: &varIndex{index: map[string]int{}, types: map[string]*celgo.Type{}}}
 	p := &program{config: e.config, inputs: src.Inputs}

@@ -77,6 +77,7 @@ func TestEval(t *testing.T) {
 		{"format of a map", `'%s'.format([object.o])`, `"{\"a\":{\"b\":\"c\"}}"`, 13},
 		{"variables", `variables.sum + variables.twice`, `18`, 13},
 		{"regex", `object.s.matches('^t.*t$')`, `true`, 4},
+		{"bool of a dyn", `bool(object.b) && bool('true')`, `true`, 3},
 		{"ternary", `object.b ? object.i : 0`, `3`, 3},
 		{"cidr", `cidr('10.0.0.0/8').containsIP('10.1.2.3')`, `true`, 3},
 		{"semver", `semver('1.2.3').isLessThan(semver('2.0.0'))`, `true`, 3},
@@ -275,13 +276,13 @@ func TestCostLimits(t *testing.T) {
 		return run
 	}
 	t.Run("expression", func(t *testing.T) {
-		run := compile(t, Config{}, `object.l.all(x, object.l.all(y, y > 0))`)
+		run := compile(t, Config{ExpressionLimit: 50_000}, `object.l.all(x, object.l.all(y, y > 0))`)
 		_, err := run.Eval(t.Context(), 0, nil)
 		var cost *policies.CostError
-		if !errors.As(err, &cost) || cost.Run || cost.Limit != 1_000_000 || cost.Used <= cost.Limit {
+		if !errors.As(err, &cost) || cost.Run || cost.Limit != 50_000 || cost.Used <= cost.Limit {
 			t.Fatalf("got %v", err)
 		}
-		if want := "cost limit exceeded: expression used 1000001 of 1000000"; err.Error() != want {
+		if want := "cost limit exceeded: expression used 50001 of 50000"; err.Error() != want {
 			t.Errorf("got %q, want %q", err, want)
 		}
 	})

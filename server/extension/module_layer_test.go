@@ -138,6 +138,14 @@ func TestModuleLayerMeta(t *testing.T) {
 	if op := g.calls[2].Meta.Get("operation").String(); op != "UPDATE" {
 		t.Error(op)
 	}
+	for _, name := range []string{"one", "two"} {
+		if _, err := l.ValidateDelete(ctx, parse(t, `{"metadata":{"name":"`+name+`"}}`)); err != nil {
+			t.Fatal(err)
+		}
+		if got := g.calls[len(g.calls)-1].Meta.Get("name").String(); got != name {
+			t.Errorf("got the name %q, want %q", got, name)
+		}
+	}
 }
 
 func TestModuleLayerResults(t *testing.T) {

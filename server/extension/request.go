@@ -2,6 +2,7 @@ package extension
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +20,15 @@ type scope struct {
 	budget *host.Budget
 
 	mu    sync.Mutex
-	metas []scopedMeta // guarded by mu; at most one an operation and subresource
+	metas []scopedMeta // guarded by mu; the last of each operation
 }
 
+// scopedMeta is an encoded request. One request may be about many objects, when it deletes
+// a collection.
 type scopedMeta struct {
-	operation abi.Operation
-	meta      *document.Document
+	operation                   abi.Operation
+	apiVersion, namespace, name string
+	meta                        *document.Document
 }
 
 type scopeKey struct{}
@@ -52,16 +56,29 @@ func metaOf(ctx context.Context, operation abi.Operation, obj *document.Document
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, m := range s.metas {
-		if m.operation == operation {
-			return m.meta, nil
+	want := scopedMeta{
+		operation:  operation,
+		apiVersion: obj.Get("apiVersion").String(),
+		namespace:  obj.Get("metadata", "namespace").String(),
+		name:       obj.Get("metadata", "name").String(),
+	}
+	at := slices.IndexFunc(s.metas, func(m scopedMeta) bool { return m.operation == operation })
+	if at >= 0 {
+		have := s.metas[at]
+		if have.apiVersion == want.apiVersion && have.namespace == want.namespace && have.name == want.name {
+			return have.meta, nil
 		}
 	}
 	meta, err := newMeta(ctx, operation, obj)
 	if err != nil {
 		return nil, err
 	}
-	s.metas = append(s.metas, scopedMeta{operation, meta})
+	want.meta = meta
+	if at >= 0 {
+		s.metas[at] = want
+	} else {
+		s.metas = append(s.metas, want)
+	}
 	return meta, nil
 }
 
