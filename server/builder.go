@@ -1,17 +1,24 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"weir.dev/weir/policies"
 	"weir.dev/weir/server/apply"
+	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/registry"
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
@@ -29,11 +36,36 @@ type builder struct {
 	virtual map[schema.GroupResource]any
 	// native are the layers of kinds that are guarded in Go alone, by resource and subresource.
 	native map[schema.GroupResource]func(subresource string) []rest.Layer
-	// rules makes a layer of the conditional defaults of a built-in kind.
-	rules func(d *resources.Definition) rest.Layer
+	// engine compiles the conditional defaults of built-in kinds.
+	engine policies.Engine
+	logger *slog.Logger
+	// wait waits until a write to a configuration resource is in force.
+	wait func(ctx context.Context, resource, resourceVersion string) error
 
 	mu    sync.Mutex
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
+}
+
+func newBuilder(set *resources.Set, storages *storages, prefix string, engine policies.Engine, logger *slog.Logger) *builder {
+	layer := func(l rest.Layer) func(string) []rest.Layer {
+		return func(subresource string) []rest.Layer {
+			if subresource != "" {
+				return nil
+			}
+			return []rest.Layer{l}
+		}
+	}
+	return &builder{
+		set: set, storages: storages, prefix: prefix, engine: engine, logger: logger,
+		native: map[schema.GroupResource]func(string) []rest.Layer{
+			{Resource: "namespaces"}: layer(registry.NamespaceLayer{}),
+			{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: func(subresource string) []rest.Layer {
+				return []rest.Layer{loader.CRDLayer(subresource)}
+			},
+			{Group: "weir.dev", Resource: "modules"}:    layer(loader.ModuleGuard()),
+			{Group: "weir.dev", Resource: "strategies"}: layer(loader.StrategyGuard(engine)),
+		},
+	}
 }
 
 // scaleModel is the published name of autoscaling/v1 Scale.
@@ -48,7 +80,7 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 	}
 	for i := range d.Versions {
 		v := &d.Versions[i]
-		if !v.Served {
+		if !v.Served || (v.Virtual && b.virtual[d.GroupResource()] == nil) {
 			continue
 		}
 		version, err := b.version(d, v, custom, layers)
@@ -78,11 +110,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	}
 	out.Schema = fields
 	if v.Virtual {
-		storage, ok := b.virtual[d.GroupResource()]
-		if !ok {
-			return nil, fmt.Errorf("nothing serves it")
-		}
-		out.Storage = storage
+		out.Storage = b.virtual[d.GroupResource()]
 		return out, nil
 	}
 	if custom {
@@ -99,7 +127,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	all := func(subresource string) []rest.Layer {
 		list := []rest.Layer{fields.Layer(subresource)}
 		if subresource == "" && len(d.Rules) > 0 {
-			list = append(list, b.rules(d))
+			list = append(list, newRulesLayer(b.engine, d))
 		}
 		if native := b.native[d.GroupResource()]; native != nil {
 			list = append(list, native(subresource)...)
@@ -112,10 +140,10 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 		}
 		return list
 	}
-	strategy := func(subresource string) (*rest.Generic, error) {
+	strategy := func(subresource string, writes ...[]string) (*rest.Generic, error) {
 		return rest.NewGeneric(rest.GenericConfig{
 			Resource: d.GroupResource(), Kind: kind, Namespaced: d.Namespaced, StatusEnabled: v.Status,
-			Subresource: subresource, NoGeneration: !custom && !d.Generation, Custom: custom,
+			Subresource: subresource, Writes: writes, Keeps: keeps(v), NoGeneration: !custom && !d.Generation, Custom: custom,
 			Layers: all(subresource), AllowUnconditionalUpdate: !custom, AllowCreateOnUpdate: d.CreateOnUpdate,
 			NameValidator: nameValidator(d.NameFormat),
 		})
@@ -133,14 +161,14 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	if err != nil {
 		return nil, err
 	}
-	store, err := registry.New(registry.Config{
+	config := registry.Config{
 		Resource: d.GroupResource(), Prefix: prefix, Storage: rows, Strategy: main,
 		SelectableFields: selectable, TTLSeconds: d.TTLSeconds,
-	})
+	}
+	store, err := b.store(d, config, out)
 	if err != nil {
 		return nil, err
 	}
-	out.Storage = store
 	if out.Fields, err = b.tracker(d, v, custom, ""); err != nil {
 		return nil, err
 	}
@@ -149,18 +177,66 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 			return nil, err
 		}
 	}
+	subresources := v.Subresources
 	if v.Status {
-		status, err := strategy(rest.SubresourceStatus)
+		subresources = append([]resources.Subresource{{Name: rest.SubresourceStatus}}, subresources...)
+	}
+	for _, sub := range subresources {
+		var writes [][]string // nil for status: the strategy knows
+		for _, path := range sub.Writes {
+			writes = append(writes, strings.Split(path, "."))
+		}
+		s, err := strategy(sub.Name, writes...)
 		if err != nil {
 			return nil, err
 		}
-		sub := &rest.Subresource{Name: rest.SubresourceStatus, GroupVersionKind: kind, Storage: store.Subresource(status)}
-		if sub.Fields, err = b.tracker(d, v, custom, rest.SubresourceStatus); err != nil {
+		served := &rest.Subresource{Name: sub.Name, GroupVersionKind: kind, Storage: store.Subresource(s)}
+		if served.Fields, err = b.tracker(d, v, custom, sub.Name); err != nil {
 			return nil, err
 		}
-		out.Subresources[rest.SubresourceStatus] = sub
+		out.Subresources[sub.Name] = served
 	}
 	return out, nil
+}
+
+// store makes what stores the objects of a version, and puts before it what its resource needs.
+func (b *builder) store(d *resources.Definition, config registry.Config, out *rest.Version) (*registry.Store, error) {
+	gr := d.GroupResource()
+	if gr == (schema.GroupResource{Resource: "namespaces"}) {
+		namespaces, err := registry.NewNamespaces(config)
+		if err != nil {
+			return nil, err
+		}
+		out.Storage = namespaces
+		return namespaces.Store(), nil
+	}
+	store, err := registry.New(config)
+	if err != nil {
+		return nil, err
+	}
+	out.Storage = store
+	if isConfiguration(gr) {
+		out.Storage = loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr.Resource, rv) })
+	}
+	return store, nil
+}
+
+// isConfiguration reports whether a write to a resource changes what is served.
+func isConfiguration(gr schema.GroupResource) bool {
+	return gr.Group == "weir.dev" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+}
+
+// keeps returns the paths that only a subresource other than status writes.
+func keeps(v *resources.Version) [][]string {
+	var paths [][]string
+	for _, sub := range v.Subresources {
+		for _, path := range sub.Writes {
+			if strings.HasPrefix(path, "spec.") {
+				paths = append(paths, strings.Split(path, "."))
+			}
+		}
+	}
+	return paths
 }
 
 // scale adds the scale subresource of a version.
@@ -278,15 +354,24 @@ func (f openAPISource) Definitions() (string, map[string][]byte, error) {
 	return name, encoded, nil
 }
 
+// columns returns the columns of a table: the name and what the definition says.
 func columns(in []resources.Column) []rest.Column {
-	out := make([]rest.Column, len(in))
+	out := make([]rest.Column, 0, len(in)+1)
+	out = append(out, rest.Column{
+		TableColumnDefinition: metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name",
+			Description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"},
+		Cell: func(obj map[string]any, _ time.Time) any {
+			name, _, _ := unstructured.NestedString(obj, "metadata", "name")
+			return name
+		},
+	})
 	for i := range in {
 		c := &in[i]
-		out[i] = rest.Column{
+		out = append(out, rest.Column{
 			TableColumnDefinition: metav1.TableColumnDefinition{
 				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority},
 			Cell: c.Cell,
-		}
+		})
 	}
 	return out
 }
@@ -335,4 +420,3 @@ func (p *patchMeta) LookupPatchMetadataForSlice(key string) (strategicpatch.Look
 
 // Name implements strategicpatch.LookupPatchMeta.
 func (p *patchMeta) Name() string { return p.name }
-

@@ -71,6 +71,9 @@ type DefaultRule struct {
 	Value string `json:"value"`
 	// When, if set, must be true. item as in Value.
 	When string `json:"when,omitempty"`
+	// Merge adds those entries of Value, an object, that the field lacks, instead of requiring the
+	// field to be absent.
+	Merge bool `json:"merge,omitempty"`
 }
 
 // Mutation changes the object. Exactly one of its members besides When is set.

@@ -1,0 +1,45 @@
+// Command weir is the server and its tools: see `weir help`.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := rootCommand().ExecuteContext(ctx)
+	if err == nil {
+		return
+	}
+	stop()
+	var code exitCode
+	if errors.As(err, &code) {
+		os.Exit(int(code))
+	}
+	fmt.Fprintln(os.Stderr, "weir:", err)
+	os.Exit(2)
+}
+
+// exitCode is an error that has been told already; the program ends with it.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "A Kubernetes-style API server whose strategies, defaulting and admission are data",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(serveCommand())
+	return root
+}

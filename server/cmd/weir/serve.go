@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir.dev/weir/server"
+)
+
+// serveCommand runs the server. Flags that kube-apiserver has bear its names.
+func serveCommand() *cobra.Command {
+	config := server.Config{}
+	logLevel := "info"
+	command := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the API, by default on an embedded etcd, on loopback",
+		Long: `Serve the API. On its first start the server makes its certification authority,
+a serving certificate and a kubeconfig of an administrator below --data-dir;
+later starts use them again. SIGTERM drains: watches end, requests under way
+are finished, then etcd is closed.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			level := slog.LevelInfo
+			if err := level.UnmarshalText([]byte(strings.ToUpper(logLevel))); err != nil {
+				return fmt.Errorf("--log-level %q: give debug, info, warn or error", logLevel)
+			}
+			config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			s, err := server.New(command.Context(), config)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(command.OutOrStdout(), "serving on %s\nexport KUBECONFIG=%s\n", s.URL(), s.Kubeconfig())
+			return s.Run(command.Context())
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&config.DataDir, "data-dir", "./weir-data", "directory of the embedded etcd, certificates, kubeconfig and caches")
+	flags.StringVar(&config.EmbeddedEtcdListen, "embedded-etcd-listen", "", "HOST:PORT at which etcdctl reaches the embedded etcd, without TLS; empty: it is reached in process only")
+	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "let the embedded etcd lose writes when the machine crashes; for tests")
+	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "endpoints of an external etcd, comma separated; none: the embedded one")
+	flags.StringVar(&config.EtcdCAFile, "etcd-cafile", "", "certificate authority of the external etcd")
+	flags.StringVar(&config.EtcdCertFile, "etcd-certfile", "", "client certificate for the external etcd")
+	flags.StringVar(&config.EtcdKeyFile, "etcd-keyfile", "", "key of the client certificate for the external etcd")
+	flags.StringVar(&config.EtcdPrefix, "etcd-prefix", server.DefaultEtcdPrefix, "prefix of all keys in etcd")
+	flags.StringVar(&config.BindAddress, "bind-address", server.DefaultBindAddress, "IP address to listen on")
+	flags.IntVar(&config.SecurePort, "secure-port", server.DefaultSecurePort, "port of HTTPS; 0: any free one")
+	flags.StringVar(&config.TLSCertFile, "tls-cert-file", "", "serving certificate; empty: one of the server's own authority")
+	flags.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "key of the serving certificate")
+	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
+	flags.StringVar(&config.TokenAuthFile, "token-auth-file", "", `CSV file of token,user,uid,"group1,group2"`)
+	flags.BoolVar(&config.DisableAnonymous, "disable-anonymous-auth", false, "answer requests without credentials with 401")
+	flags.StringVar(&config.ModuleDir, "module-dir", "", "directory below which spec.source.file of a Module is (default <data-dir>/modules)")
+	flags.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", 400, "most reads at one time, watches apart; negative: no limit")
+	flags.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "most writes at one time; negative: no limit")
+	flags.DurationVar(&config.RequestTimeout, "request-timeout", server.DefaultRequestTimeout, "bound of a request that is not a watch")
+	flags.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, "bound of the drain at SIGTERM")
+	flags.StringVar(&logLevel, "log-level", logLevel, "debug, info, warn or error")
+	return command
+}

@@ -1,0 +1,390 @@
+package server
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/policies/cel"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/admission/lifecycle"
+	"weir.dev/weir/server/controllers"
+	"weir.dev/weir/server/endpoints"
+	"weir.dev/weir/server/filters"
+	"weir.dev/weir/server/loader"
+	"weir.dev/weir/server/resources"
+	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage/cacher"
+	"weir.dev/weir/server/storage/etcd3"
+)
+
+// Server is a server that is open but does not serve yet: Run does.
+type Server struct {
+	config       Config
+	logger       *slog.Logger
+	certificates *Certificates
+	clientCAs    *x509.CertPool
+	listener     net.Listener
+	http         *http.Server
+	drain        *filters.Drain
+
+	client    *clientv3.Client
+	closeEtcd func() error
+	storages  *storages
+	compactor *etcd3.Compactor
+	host      *host.Runtime
+	loader    *loader.Loader
+	access    *access
+	lifecycle *controllers.Namespaces
+	registry  *prometheus.Registry
+
+	// starting and stopping hold /readyz back.
+	starting, stopping *gate
+}
+
+// New opens storage, makes certificates and the admin's kubeconfig, and listens. ctx bounds
+// the opening. What New returns must be Run, or Closed.
+func New(ctx context.Context, config Config) (_ *Server, err error) {
+	config.Complete()
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(config.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	s := &Server{
+		config: config, logger: config.Logger, drain: &filters.Drain{}, registry: prometheus.NewRegistry(),
+		starting: newGate("the configuration is being loaded"), stopping: newGate(""),
+	}
+	s.stopping.set(nil)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	if s.listener, err = listen(&config); err != nil {
+		return nil, err
+	}
+	if err := s.openCertificates(); err != nil {
+		return nil, err
+	}
+	if s.client, s.closeEtcd, err = openEtcd(ctx, &config); err != nil {
+		return nil, err
+	}
+	if err := s.assemble(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// openCertificates makes the server's authority and reads the others.
+func (s *Server) openCertificates() (err error) {
+	dir := filepath.Join(s.config.DataDir, "pki")
+	if s.certificates, err = EnsureCertificates(dir, []string{s.config.BindAddress}, time.Now()); err != nil {
+		return err
+	}
+	authorities := []string{s.certificates.CAFile}
+	if s.config.ClientCAFile != "" {
+		authorities = append(authorities, s.config.ClientCAFile)
+	}
+	s.clientCAs, err = certPool(authorities...)
+	return err
+}
+
+// assemble builds everything between the listener and etcd.
+func (s *Server) assemble() error {
+	if err := s.openStorage(); err != nil {
+		return err
+	}
+	if err := s.openLoader(); err != nil {
+		return err
+	}
+	var err error
+	if s.access, err = newAccess(&s.config, s.clientCAs, s.stored); err != nil {
+		return err
+	}
+	handler, err := s.handler()
+	if err != nil {
+		return err
+	}
+	certFile, keyFile := s.config.TLSCertFile, s.config.TLSPrivateKeyFile
+	if certFile == "" {
+		certFile, keyFile = s.certificates.ServingCertFile, s.certificates.ServingKeyFile
+	}
+	if s.http, err = newHTTPServer(handler, certFile, keyFile, s.clientCAs, s.logger); err != nil {
+		return err
+	}
+	return WriteKubeconfig(s.Kubeconfig(), s.URL(), s.trust())
+}
+
+// trust returns the certificates of the kubeconfig: with a serving certificate from outside, its file is what to trust.
+func (s *Server) trust() *Certificates {
+	if s.config.TLSCertFile == "" {
+		return s.certificates
+	}
+	c := *s.certificates
+	c.CAFile = s.config.TLSCertFile
+	return &c
+}
+
+func (s *Server) openStorage() error {
+	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	etcdMetrics, err := etcd3.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
+	leases, err := etcd3.NewLeases(etcd3.LeasesConfig{Client: s.client})
+	if err != nil {
+		return err
+	}
+	s.storages = &storages{
+		client: s.client, prefix: s.config.EtcdPrefix, leases: leases, etcdMetrics: etcdMetrics,
+		cacheMetrics: cacher.NewMetrics(s.registry), logger: s.logger, byName: map[schema.GroupResource]*cachedStorage{},
+	}
+	s.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: s.client, Logger: s.logger})
+	return err
+}
+
+func (s *Server) openLoader() error {
+	set, err := resources.Builtin()
+	if err != nil {
+		return err
+	}
+	engine, err := cel.New(cel.Config{})
+	if err != nil {
+		return err
+	}
+	if s.host, err = host.NewRuntime(host.Config{CacheDir: filepath.Join(s.config.DataDir, "cache", "wasm"), Registerer: s.registry}); err != nil {
+		return err
+	}
+	metrics, err := loader.NewMetrics(s.registry)
+	if err != nil {
+		return err
+	}
+	build := newBuilder(set, s.storages, s.config.EtcdPrefix, engine, s.logger)
+	build.virtual = virtualResources(func() *access { return s.access })
+	build.wait = func(ctx context.Context, resource, rv string) error { return s.loader.WaitFor(ctx, resource, rv) }
+	s.loader, err = loader.New(loader.Config{
+		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Host: s.host,
+		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	namespaces, _ := s.stored("", "namespaces").(controllers.NamespaceReader)
+	s.lifecycle, err = controllers.NewNamespaces(controllers.NamespacesConfig{
+		Namespaces: namespaces, Finalize: s.subresource("", "namespaces", "finalize"), Status: s.subresource("", "namespaces", "status"),
+		Catalog: func() rest.Catalog {
+			snapshot, release := s.loader.Holder().Acquire()
+			release() // resources stay usable; only modules end, and nothing here calls them
+			return snapshot
+		},
+		Logger: s.logger,
+	})
+	return err
+}
+
+// handler is the chain from the filters to the endpoints.
+func (s *Server) handler() (http.Handler, error) {
+	namespaces, ok := s.stored("", "namespaces").(rest.Getter)
+	if !ok {
+		return nil, errors.New("namespaces are not served")
+	}
+	life, err := lifecycle.New(lifecycle.Config{Namespaces: namespaces})
+	if err != nil {
+		return nil, err
+	}
+	api, err := endpoints.New(endpoints.Config{
+		Admission:     &admission.Chain{Mutators: []admission.Mutator{life}},
+		Authorizer:    s.access.authorizer,
+		ServerAddress: s.listener.Addr().String(),
+		Version:       KubernetesVersion,
+		Logger:        s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	etcd := check{"etcd", s.pingEtcd}
+	live := []check{{"ping", func(context.Context) error { return nil }}, etcd}
+	ready := append(live, check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
+	mux := newMux(api, promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+		&health{"/healthz", live}, &health{"/livez", live}, &health{"/readyz", ready})
+	metrics, err := filters.NewMetrics(s.registry)
+	if err != nil {
+		return nil, err
+	}
+	return filters.Chain(mux, filters.Config{
+		Logger:        s.logger,
+		Authenticator: s.access.authenticator,
+		Authorizer:    s.access.authorizer,
+		RequestInfo: &apirequest.RequestInfoFactory{
+			APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
+		Pin: func(ctx context.Context) (context.Context, func()) {
+			snapshot, release := s.loader.Holder().Acquire()
+			return rest.WithCatalog(ctx, snapshot), release
+		},
+		RequestTimeout:              s.config.RequestTimeout,
+		MaxRequestsInFlight:         s.config.MaxRequestsInFlight,
+		MaxMutatingRequestsInFlight: s.config.MaxMutatingRequestsInFlight,
+		Drain:                       s.drain,
+		Metrics:                     metrics,
+	})
+}
+
+// pingTimeout bounds the check of etcd.
+const pingTimeout = 2 * time.Second
+
+func (s *Server) pingEtcd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	_, err := s.client.Get(ctx, s.config.EtcdPrefix+"/health", clientv3.WithCountOnly())
+	return err
+}
+
+// stored returns what stores a built-in resource.
+func (s *Server) stored(group, name string) any {
+	snapshot, release := s.loader.Holder().Acquire()
+	defer release()
+	r := snapshot.Resource(group, name)
+	if r == nil || len(r.Versions) == 0 {
+		return nil
+	}
+	return r.Versions[0].Storage
+}
+
+func (s *Server) subresource(group, name, subresource string) rest.Updater {
+	snapshot, release := s.loader.Holder().Acquire()
+	defer release()
+	r := snapshot.Resource(group, name)
+	if r == nil || len(r.Versions) == 0 || r.Versions[0].Subresources[subresource] == nil {
+		return nil
+	}
+	updater, _ := r.Versions[0].Subresources[subresource].Storage.(rest.Updater)
+	return updater
+}
+
+// URL of the server.
+func (s *Server) URL() string { return "https://" + s.listener.Addr().String() }
+
+// Kubeconfig is the path of the admin's kubeconfig.
+func (s *Server) Kubeconfig() string { return filepath.Join(s.config.DataDir, "admin.kubeconfig") }
+
+// Ready returns nil when /readyz does.
+func (s *Server) Ready() error { return errors.Join(s.starting.check(nil), s.stopping.check(nil)) }
+
+// Run serves until ctx is done, then drains: readiness goes first, watches end cleanly,
+// requests under way are finished, storage is closed. Its error is nil after a clean drain.
+func (s *Server) Run(ctx context.Context) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	var owned sync.WaitGroup
+	for _, run := range []func(context.Context){s.loader.Run, s.access.run, s.lifecycle.Run} {
+		owned.Go(func() { run(background) })
+	}
+	owned.Go(func() { s.start(background) })
+	served := make(chan error, 1)
+	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
+
+	var failed error
+	select {
+	case <-ctx.Done():
+	case failed = <-served:
+	}
+	s.stopping.set(errors.New("the server is shutting down"))
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
+	defer cancel()
+	if err := s.drain.Close(drain); err != nil {
+		failed = errors.Join(failed, fmt.Errorf("requests did not end in %s: %w", s.config.ShutdownTimeout, err))
+	}
+	if err := s.http.Shutdown(drain); err != nil {
+		failed = errors.Join(failed, err, s.http.Close())
+	}
+	stop()
+	owned.Wait()
+	return errors.Join(failed, s.Close())
+}
+
+// start makes what a fresh server needs, and says when everything is in force.
+func (s *Server) start(ctx context.Context) {
+	for _, step := range []struct {
+		name string
+		run  func(context.Context) error
+	}{
+		{"namespaces", s.bootstrapNamespaces},
+		{"configuration", s.loader.WaitReady},
+		{"strategies", s.bootstrapStrategies},
+		{"access", s.access.ready},
+	} {
+		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+			err := step.run(ctx)
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				return
+			}
+			s.starting.set(fmt.Errorf("%s: %w", step.name, err))
+			s.logger.WarnContext(ctx, "start-up step failed; it is tried again", "step", step.name, "error", err, "retryIn", pause)
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			}
+		}
+	}
+	s.starting.set(nil)
+	s.logger.InfoContext(ctx, "ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
+}
+
+func (s *Server) bootstrapNamespaces(ctx context.Context) error {
+	creater, ok := s.stored("", "namespaces").(rest.Creater)
+	if !ok {
+		return errors.New("namespaces are not served")
+	}
+	return controllers.Bootstrap(ctx, creater, controllers.SystemNamespaces())
+}
+
+// Close frees what New opened. Run calls it.
+func (s *Server) Close() error {
+	var errs []error
+	if s.listener != nil {
+		if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if s.storages != nil {
+		s.storages.close()
+	}
+	if s.host != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		errs = append(errs, s.host.Close(ctx))
+	}
+	if s.compactor != nil {
+		s.compactor.Close()
+	}
+	if s.closeEtcd != nil {
+		errs = append(errs, s.closeEtcd())
+		s.closeEtcd = nil
+	}
+	return errors.Join(errs...)
+}
