@@ -218,6 +218,13 @@ func (d *Definition) Complete() {
 	if d.ListKind == "" {
 		d.ListKind = d.Kind + "List"
 	}
+	for i := range d.Versions {
+		for j := range d.Versions[i].SelectableFields {
+			if f := &d.Versions[i].SelectableFields[j]; f.Path == "" {
+				f.Path = f.Name
+			}
+		}
+	}
 	if d.StorageVersion == "" && len(d.Versions) > 0 {
 		d.StorageVersion = d.Versions[0].Name
 	}

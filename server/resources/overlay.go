@@ -31,6 +31,9 @@ type Overlay struct {
 	Required []string `json:"required,omitempty"`
 	// AllowEmpty lists enumerated strings that may also be empty.
 	AllowEmpty []string `json:"allowEmpty,omitempty"`
+	// AllowDuplicates lists lists whose items need not differ in their keys,
+	// though they merge by them. They become atomic in the validation schema.
+	AllowDuplicates []string `json:"allowDuplicates,omitempty"`
 	// NoEnum lists enumerated strings that may hold any value.
 	NoEnum []string `json:"noEnum,omitempty"`
 }
@@ -77,6 +80,13 @@ func (o *Overlay) apply(schema *apiextensionsv1.JSONSchemaProps) error {
 	for _, path := range o.AllowEmpty {
 		if err := edit(schema, path, func(s *apiextensionsv1.JSONSchemaProps) {
 			s.Enum = append(slices.Clone(s.Enum), apiextensionsv1.JSON{Raw: []byte(`""`)})
+		}); err != nil {
+			return err
+		}
+	}
+	for _, path := range o.AllowDuplicates {
+		if err := edit(schema, path, func(s *apiextensionsv1.JSONSchemaProps) {
+			s.XListType, s.XListMapKeys = nil, nil
 		}); err != nil {
 			return err
 		}

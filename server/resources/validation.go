@@ -75,9 +75,9 @@ func (v *validationSchemas) init(s *schemas, sources []fs.FS) {
 // field, and so does what custom resources undergo: nulls of fields that are
 // not nullable are dropped, or become the default.
 //
-// List types and map keys are there for merging. Upstream does not validate
-// the uniqueness of keys of built-in lists by them, and env for one may have
-// duplicates.
+// Lists are sets and maps where upstream's Go validation wants their items to
+// differ; by the published schema more lists merge by their keys, env for one,
+// which may have duplicates. To merge, use the published schema.
 //
 // The result shares its parts with those of other models: do not change it.
 func (s *Set) ValidationSchema(name string) (*apiextensionsv1.JSONSchemaProps, error) {

@@ -13,6 +13,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -53,7 +54,8 @@ func defaultAndValidate(t testing.TB, set *Set, name string, obj map[string]any)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return append(errs, validation.ValidateCustomResource(nil, obj, validator)...)
+	errs = append(errs, validation.ValidateCustomResource(nil, obj, validator)...)
+	return append(errs, listtype.ValidateListSetsAndMaps(nil, s, obj)...)
 }
 
 // TestValidationSchemas: upstream's structural schema machinery accepts the
