@@ -1,0 +1,171 @@
+package weir
+
+import "weir.dev/weir/abi"
+
+// Context is one call of a hook. It is not valid after the hook has returned.
+type Context struct {
+	host   Host
+	hooks  Hooks
+	inputs [abi.InputSlots][]byte
+	meta   *abi.Meta
+	result abi.Result
+	chunk  []byte // what is left of the buffer of answers
+}
+
+// Request is who asks for what: user, operation, name, time. In WebAssembly
+// time.Now is the time of the request too, and stands still.
+func (c *Context) Request() *abi.Meta {
+	if c.meta == nil {
+		c.meta = &abi.Meta{}
+		if raw := c.read(abi.SlotMeta); raw != nil {
+			if err := c.hooks.codec.Decode(raw, c.meta); err != nil {
+				c.undecodable(abi.SlotMeta, "", err)
+			}
+		}
+	}
+	return c.meta
+}
+
+// Settings decodes the settings of the module into a pointer. Without settings
+// it is left as it is. Usually Configure does so once.
+func (c *Context) Settings(into any) error {
+	raw := c.read(abi.SlotSettings)
+	if raw == nil {
+		return nil
+	}
+	return c.hooks.codec.Decode(raw, into)
+}
+
+// Object is the object as it came to the hook.
+func (c *Context) Object() View { return View{c, abi.SlotObject} }
+
+// OldObject is the object as it is stored; absent on create.
+func (c *Context) OldObject() View { return View{c, abi.SlotOldObject} }
+
+// Options are the options of the request.
+func (c *Context) Options() View { return View{c, abi.SlotOptions} }
+
+// Params is the parameter object of a policy binding; absent if it has none.
+func (c *Context) Params() View { return View{c, abi.SlotParams} }
+
+// Namespace is the Namespace of the request; absent if it has none.
+func (c *Context) Namespace() View { return View{c, abi.SlotNamespace} }
+
+// Warn sends warnings to the client. Those of a request should be few and at
+// most 120 characters each.
+func (c *Context) Warn(warnings ...string) {
+	c.result.Warnings = append(c.result.Warnings, warnings...)
+}
+
+// Refuse makes the request fail as [ValidatingAdmitter] says; nil does nothing.
+// It is for hooks that cannot return an error.
+func (c *Context) Refuse(err error) { c.refuse(err) }
+
+// Annotate adds an audit annotation.
+func (c *Context) Annotate(key, value string) {
+	if c.result.Audit == nil {
+		c.result.Audit = map[string]string{}
+	}
+	c.result.Audit[key] = value
+}
+
+// Log writes a line to the server's log, which is cut at 1 KiB.
+func (c *Context) Log(level abi.LogLevel, line string) { c.host.Log(level, line) }
+
+// failure is the panic of a hook that cannot decide.
+type failure string
+
+// stop is the panic that ends a hook whose result is complete.
+type stop struct{}
+
+// read returns the bytes of a slot, nil if it is absent. They must not be
+// changed.
+func (c *Context) read(slot abi.Slot) []byte {
+	if c.inputs[slot] != nil {
+		return c.inputs[slot]
+	}
+	n := c.host.Read(slot, 0, nil)
+	if n == -int(abi.ENOENT) {
+		return nil
+	}
+	var buf []byte
+	if n > 0 {
+		buf = make([]byte, n)
+		n = c.host.Read(slot, 0, buf)
+	}
+	if n != len(buf) {
+		panic(failure("read " + slot.String() + ": " + errno(n)))
+	}
+	c.inputs[slot] = buf
+	return buf
+}
+
+// query returns the answer to a query, nil if the path is absent.
+func (c *Context) query(slot abi.Slot, path string) []byte {
+	const chunk = 4 << 10
+	if c.chunk == nil {
+		c.chunk = make([]byte, chunk)
+	}
+	n := c.host.Query(slot, path, c.chunk)
+	if n > len(c.chunk) {
+		c.chunk = make([]byte, max(n, chunk))
+		n = c.host.Query(slot, path, c.chunk)
+	}
+	if n == -int(abi.ENOENT) {
+		return nil
+	}
+	if n < 0 || n > len(c.chunk) {
+		panic(failure("query " + slot.String() + " " + path + ": " + errno(n)))
+	}
+	answer := c.chunk[:n:n]
+	c.chunk = c.chunk[n:]
+	return answer
+}
+
+func (c *Context) write(slot abi.Slot, data []byte) {
+	if n := c.host.Write(slot, data); n != len(data) {
+		panic(failure("write " + slot.String() + ": " + errno(n)))
+	}
+}
+
+func errno(n int) string {
+	if n < 0 {
+		return abi.Errno(-n).Error()
+	}
+	return "the length changes"
+}
+
+// encode returns the JSON of v; []byte is JSON already.
+func (c *Context) encode(v any) []byte {
+	if raw, ok := v.([]byte); ok {
+		return raw
+	}
+	raw, err := c.hooks.codec.Append(nil, v)
+	if err != nil {
+		panic(failure("encode: " + err.Error()))
+	}
+	return raw
+}
+
+// refuse adds an error to the result.
+func (c *Context) refuse(err error) {
+	switch err := err.(type) { //nolint:errorlint // wrapped ones are refusals of their own
+	case nil:
+	case ErrorList:
+		for _, e := range err {
+			fe := abi.FieldError{Type: e.Type, Field: e.Field, Detail: e.Detail}
+			if e.Value != nil {
+				raw, cerr := c.hooks.codec.Append(nil, e.Value)
+				if cerr != nil {
+					panic(failure("value of " + e.Field + ": " + cerr.Error()))
+				}
+				fe.Value = raw
+			}
+			c.result.Errors = append(c.result.Errors, fe)
+		}
+	case *Denial:
+		c.result.Denied = &abi.Denial{Code: int32(err.Code), Reason: err.Reason, Message: err.Message}
+	default:
+		c.result.Denied = &abi.Denial{Message: err.Error()}
+	}
+}

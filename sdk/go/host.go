@@ -1,0 +1,17 @@
+package weir
+
+import "weir.dev/weir/abi"
+
+// Host is what a guest asks of its host, as package abi describes it. In
+// WebAssembly these are the module's imports; package weirtest has one for
+// tests.
+type Host interface {
+	// Read is abi.ImportRead.
+	Read(slot abi.Slot, off int, buf []byte) int
+	// Query is abi.ImportQuery.
+	Query(slot abi.Slot, path string, buf []byte) int
+	// Write is abi.ImportWrite.
+	Write(slot abi.Slot, data []byte) int
+	// Log is abi.ImportLog.
+	Log(level abi.LogLevel, line string) int
+}

@@ -1,0 +1,278 @@
+package codec
+
+import (
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// maxDepth is how deep values may be nested that are decoded or encoded.
+const maxDepth = 500
+
+// scanner reads JSON. It reads what is well-formed as RFC 8259 has it.
+type scanner struct {
+	data []byte
+	pos  int
+}
+
+// peek skips white space and returns the byte that follows, or 0 at the end.
+func (s *scanner) peek() byte {
+	for s.pos < len(s.data) {
+		switch c := s.data[s.pos]; c {
+		case ' ', '\t', '\r', '\n':
+			s.pos++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take skips c, if it is next.
+func (s *scanner) take(c byte) bool {
+	if s.peek() != c || s.pos >= len(s.data) {
+		return false
+	}
+	s.pos++
+	return true
+}
+
+// null skips a null, if it is next.
+func (s *scanner) null() bool {
+	if s.peek() != 'n' || len(s.data)-s.pos < 4 {
+		return false
+	}
+	s.pos += 4
+	return true
+}
+
+// value skips one value and returns its bytes. They are empty if there is no
+// value.
+func (s *scanner) value() []byte {
+	c := s.peek()
+	start := s.pos
+	switch c {
+	case '"':
+		s.skipString()
+	case '{', '[':
+		s.skipNested()
+	default:
+		s.skipWord()
+	}
+	return s.data[start:s.pos]
+}
+
+// skipWord skips a number, true, false or null.
+func (s *scanner) skipWord() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ',', ']', '}', ':', ' ', '\t', '\r', '\n', '"', '{', '[':
+			return
+		}
+		s.pos++
+	}
+}
+
+// skipString skips a string, which is next.
+func (s *scanner) skipString() {
+	s.pos++
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case '"':
+			s.pos++
+			return
+		case '\\':
+			s.pos++
+		}
+		s.pos++
+	}
+	s.pos = len(s.data)
+}
+
+// skipNested skips an object or array, which is next.
+func (s *scanner) skipNested() {
+	depth := 0
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case '"':
+			s.skipString()
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		s.pos++
+		if depth == 0 {
+			return
+		}
+	}
+}
+
+// str reads a string. Without escapes it shares the memory of data.
+func (s *scanner) str() (string, bool) {
+	if s.peek() != '"' {
+		return "", false
+	}
+	start := s.pos + 1
+	for i := start; i < len(s.data); i++ {
+		switch s.data[i] {
+		case '"':
+			s.pos = i + 1
+			if i == start {
+				return "", true
+			}
+			return unsafe.String(&s.data[start], i-start), true
+		case '\\':
+			return s.escaped(start, i)
+		}
+	}
+	return "", false
+}
+
+// escaped reads a string that starts at start and has an escape at i.
+func (s *scanner) escaped(start, i int) (string, bool) {
+	b := append(make([]byte, 0, 2*(i-start)+16), s.data[start:i]...)
+	for i < len(s.data) {
+		c := s.data[i]
+		i++
+		if c == '"' {
+			s.pos = i
+			return unsafe.String(unsafe.SliceData(b), len(b)), true
+		}
+		if c != '\\' {
+			b = append(b, c)
+			continue
+		}
+		if i == len(s.data) {
+			break
+		}
+		c = s.data[i]
+		i++
+		switch c {
+		case 'b':
+			b = append(b, '\b')
+		case 'f':
+			b = append(b, '\f')
+		case 'n':
+			b = append(b, '\n')
+		case 'r':
+			b = append(b, '\r')
+		case 't':
+			b = append(b, '\t')
+		case 'u':
+			r, ok := s.hex(i)
+			if !ok {
+				return "", false
+			}
+			i += 4
+			if utf16.IsSurrogate(r) {
+				low, ok := rune(-1), false
+				if i+1 < len(s.data) && s.data[i] == '\\' && s.data[i+1] == 'u' {
+					low, ok = s.hex(i + 2)
+				}
+				r = utf16.DecodeRune(r, low)
+				if ok && r != utf8.RuneError {
+					i += 6
+				}
+			}
+			b = utf8.AppendRune(b, r)
+		default:
+			b = append(b, c)
+		}
+	}
+	return "", false
+}
+
+// hex reads the four digits of a \u escape.
+func (s *scanner) hex(at int) (rune, bool) {
+	if at+4 > len(s.data) {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(s.data[at:at+4]), 16, 16)
+	return rune(n), err == nil
+}
+
+// isAbsent tells whether raw is no value, or null.
+func isAbsent(raw []byte) bool { return len(raw) == 0 || raw[0] == 'n' }
+
+// eachMember calls f with every member of an object until f is false. It is
+// false if raw is no object.
+func eachMember(raw []byte, f func(name string, value []byte) bool) bool {
+	s := scanner{data: raw}
+	if !s.take('{') {
+		return false
+	}
+	if s.take('}') {
+		return true
+	}
+	for {
+		name, ok := s.str()
+		if !ok || !s.take(':') {
+			return false
+		}
+		value := s.value()
+		if len(value) == 0 {
+			return false
+		}
+		if !f(name, value) {
+			return true
+		}
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
+// elements returns the elements of an array, nil if raw is none.
+func elements(raw []byte) [][]byte {
+	s := scanner{data: raw}
+	if !s.take('[') || s.peek() == ']' {
+		return nil
+	}
+	var all [][]byte
+	for {
+		value := s.value()
+		if len(value) == 0 {
+			return all
+		}
+		all = append(all, value)
+		if !s.take(',') {
+			return all
+		}
+	}
+}
+
+// Member returns the member of an object, nil if there is none.
+func Member(raw []byte, name string) []byte {
+	var found []byte
+	eachMember(raw, func(n string, value []byte) bool {
+		if n == name {
+			found = value
+			return false
+		}
+		return true
+	})
+	return found
+}
+
+// Element returns the element of an array, nil if there is none.
+func Element(raw []byte, index int) []byte {
+	if all := elements(raw); index >= 0 && index < len(all) {
+		return all[index]
+	}
+	return nil
+}
+
+// Elements returns the elements of an array, nil if raw is none.
+func Elements(raw []byte) [][]byte { return elements(raw) }
+
+// String reads a JSON string.
+func String(raw []byte) (string, bool) {
+	s := scanner{data: raw}
+	return s.str()
+}
+
+// Int reads a JSON integer.
+func Int(raw []byte) (int64, bool) { return integer(raw) }
