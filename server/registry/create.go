@@ -37,7 +37,7 @@ func (s *Store) Create(ctx context.Context, obj *document.Document, validate res
 }
 
 func (s *Store) create(ctx context.Context, obj *document.Document, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions) (*document.Document, error) {
-	obj, err := rest.FillSystemFields(obj, s.cfg.Now())
+	obj, err := rest.Initialize(ctx, s.cfg.Strategy, obj, s.cfg.Now())
 	if err != nil {
 		return nil, s.failed("create", "", err)
 	}

@@ -30,7 +30,7 @@ func namespaceStrategy(t *testing.T, subresource string, writes ...[]string) *re
 func testNamespaces(t *testing.T) (*Namespaces, *Subresource, *Subresource) {
 	t.Helper()
 	n, err := NewNamespaces(Config{
-		Resource: schema.GroupResource{Resource: "namespaces"}, Prefix: "/registry/namespaces", Storage: testStorage(t),
+		Resource: schema.GroupResource{Resource: "namespaces"}, Prefix: "/registry/namespaces", Storage: testStorage(t, "/registry/namespaces", false),
 		Strategy: namespaceStrategy(t, ""), Now: func() time.Time { return epoch },
 	})
 	if err != nil {

@@ -191,7 +191,12 @@ func (u scaleUpdate) UpdatedObject(ctx context.Context, old *document.Document) 
 		}
 		e.Set(json.RawMessage(raw), "metadata", "managedFields")
 	}
-	return e.Document()
+	out, err := e.Document()
+	if err != nil {
+		// The path leads through what is no JSON object.
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return out, nil
 }
 
 // fields translates managedFields between the object and its Scale.

@@ -23,6 +23,7 @@ import (
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/cacher"
 	"weir.dev/weir/server/storage/etcd3"
 	"weir.dev/weir/server/storage/etcd3/etcd3test"
 )
@@ -48,13 +49,23 @@ func widget(t testing.TB, meta, spec string) *document.Document {
 	return mustParse(t, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{%s},"spec":%s}`, meta, spec))
 }
 
-func testStorage(t testing.TB) storage.Interface {
+// testStorage is what a server has: a cacher on etcd.
+func testStorage(t testing.TB, prefix string, namespaced bool, selectable ...Field) storage.Interface {
 	t.Helper()
 	s, err := etcd3.New(etcd3.Config{Client: etcd3test.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	attrs, err := AttrFunc(namespaced, selectable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cacher.New(cacher.Config{Storage: s, Prefix: prefix + "/", GetAttrs: attrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Stop)
+	return c
 }
 
 func widgetStrategy(t testing.TB, change func(*rest.GenericConfig)) *rest.Generic {
@@ -72,8 +83,9 @@ func widgetStrategy(t testing.TB, change func(*rest.GenericConfig)) *rest.Generi
 
 func testStore(t testing.TB, change func(*rest.GenericConfig)) *Store {
 	t.Helper()
+	const prefix = "/registry/example.com/widgets"
 	s, err := New(Config{
-		Resource: widgets, Prefix: "/registry/example.com/widgets", Storage: testStorage(t), Strategy: widgetStrategy(t, change),
+		Resource: widgets, Prefix: prefix, Storage: testStorage(t, prefix, true, Fields("spec.color")...), Strategy: widgetStrategy(t, change),
 		SelectableFields: Fields("spec.color"),
 		Now:              func() time.Time { return epoch },
 	})
@@ -213,6 +225,24 @@ type alwaysTaken struct {
 func (a *alwaysTaken) Create(context.Context, string, []byte, uint64) (storage.Row, error) {
 	a.n++
 	return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyExists}
+}
+
+func TestMetadataIsNoObject(t *testing.T) {
+	s, ctx := testStore(t, func(c *rest.GenericConfig) { c.AllowUnconditionalUpdate = true }), inNamespace(t, "default")
+	mustCreate(t, s, ctx, widget(t, `"name":"a"`, `{}`))
+	for _, text := range []string{`{"metadata":"x"}`, `{"metadata":[]}`, `{"metadata":1}`, `[]`, `null`} {
+		obj := mustParse(t, text)
+		_, err := s.Create(ctx, obj, nil, nil)
+		wantStatus(t, err, 400)
+		_, _, err = s.Update(ctx, "a", replace(obj), nil, nil, false, nil)
+		wantStatus(t, err, 400)
+		_, _, err = s.Update(ctx, "b", replace(obj), nil, nil, true, nil)
+		wantStatus(t, err, 400)
+	}
+	for _, text := range []string{`{}`, `{"metadata":null}`} {
+		_, err := s.Create(ctx, mustParse(t, text), nil, nil)
+		wantStatus(t, err, 422, "name or generateName is required")
+	}
 }
 
 func TestDryRun(t *testing.T) {

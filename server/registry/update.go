@@ -124,6 +124,9 @@ func (u *update) next(ctx context.Context, current storage.Row) (*document.Docum
 	if obj == nil {
 		return nil, errNoObject
 	}
+	if err = rest.CheckMetadata(obj); err != nil {
+		return nil, err
+	}
 	if obj, err = u.resourceVersion(obj, current); err != nil {
 		return nil, err
 	}
@@ -155,6 +158,9 @@ func (u *update) create(ctx context.Context) (*document.Document, error) {
 	if obj == nil {
 		return nil, errNoObject
 	}
+	if err = rest.CheckMetadata(obj); err != nil {
+		return nil, err
+	}
 	if have := rest.MetaOf(obj).Name(); have != u.name {
 		if have != "" {
 			return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", have, u.name))
@@ -166,7 +172,7 @@ func (u *update) create(ctx context.Context) (*document.Document, error) {
 	if obj, err = obj.Edit().Delete("metadata", "resourceVersion").Document(); err != nil {
 		return nil, err
 	}
-	if obj, err = rest.FillSystemFields(obj, s.cfg.Now()); err != nil {
+	if obj, err = rest.Initialize(ctx, s.cfg.Strategy, obj, s.cfg.Now()); err != nil {
 		return nil, err
 	}
 	return s.newObject(ctx, obj, u.validateCreate)

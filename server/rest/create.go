@@ -10,11 +10,14 @@ import (
 	"weir.dev/weir/server/request"
 )
 
-// BeforeCreate brings a new object, whose system fields are filled, to what will be
+// BeforeCreate brings a new object, which Initialize has begun, to what will be
 // stored: Default, PrepareForCreate, Default again, metadata and Validate, warnings,
 // Canonicalize. An object that is not valid is an apierrors Invalid with every
 // fault; all errors are APIStatus.
 func BeforeCreate(ctx context.Context, strategy Strategy, obj *document.Document) (*document.Document, error) {
+	if err := CheckMetadata(obj); err != nil {
+		return nil, err
+	}
 	obj, err := EnsureNamespace(obj, expectedNamespace(ctx, strategy))
 	if err != nil {
 		return nil, err

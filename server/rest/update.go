@@ -15,6 +15,9 @@ import (
 // Default again, metadata and ValidateUpdate, warnings, Canonicalize, and the generation
 // last, so that it counts only what is really stored. All errors are APIStatus.
 func BeforeUpdate(ctx context.Context, strategy Strategy, obj, old *document.Document) (*document.Document, error) {
+	if err := CheckMetadata(obj); err != nil {
+		return nil, err
+	}
 	obj, err := EnsureNamespace(obj, expectedNamespace(ctx, strategy))
 	if err != nil {
 		return nil, err
