@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Budget is what the guests of one request may use together. It is safe for
+// Budget is what the guests of one request may use together, beside the fuel
+// that calls with large inputs get in addition (see [Limits]). It is safe for
 // concurrent use.
 type Budget struct {
 	left     atomic.Int64

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"weir.dev/weir/abi/document"
 )
 
 // Defaults of [Limits].
@@ -27,15 +29,34 @@ type Limits struct {
 	// MemoryBytes is the linear memory of one guest, in whole pages of
 	// 64 KiB, at most 1 GiB.
 	MemoryBytes int
-	// Fuel is the number of units, about one an instruction, of one call;
-	// a [Budget] bounds those of a request. Loading (initialising and
-	// configuring) may use ten times as many.
+	// Fuel is the number of units, about one an instruction, of one call
+	// whose object and old object have up to 48 KiB together; larger inputs
+	// get more in proportion, as Go guests need some 1,000 units a byte to
+	// decode JSON. A [Budget] bounds the calls of a request. Loading
+	// (initialising and configuring) may use ten times as many.
 	Fuel uint64
 	// Timeout bounds one call by the wall clock, beside the context and the
 	// Budget. Loading may take ten times as long.
 	Timeout time.Duration
 	// Depth is how deep functions that call others may be nested.
 	Depth int
+}
+
+// fuelInputBytes is how much input Limits.Fuel is meant for.
+const fuelInputBytes = 48 << 10
+
+// allowance is the fuel of a call beyond Limits.Fuel, for its size.
+func (l Limits) allowance(call *Call) int64 {
+	n := 0
+	for _, d := range []*document.Document{call.Object, call.OldObject} {
+		if d != nil {
+			n += len(d.Bytes())
+		}
+	}
+	if n <= fuelInputBytes {
+		return 0
+	}
+	return int64(float64(l.Fuel) / fuelInputBytes * float64(n-fuelInputBytes))
 }
 
 // Validate tells whether the limits make sense.

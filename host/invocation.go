@@ -53,11 +53,11 @@ type invocation struct {
 
 	budget    *Budget
 	limit     int64 // fuel of this entry
+	allowance int64 // how much of it does not count against the budget
 	used      int64 // not counting the slice that is running
 	granted   int64 // of the slice that is running
 	deadline  time.Time
 	now       func() time.Time
-	hostCalls int
 
 	logger  *slog.Logger
 	logged  int
@@ -93,7 +93,7 @@ func (c *invocation) grant() (int64, *stop) {
 		return 0, &stop{class: ClassFuel, msg: fmt.Sprintf("fuel exhausted after %d units", c.limit)}
 	}
 	if c.budget != nil {
-		shared := c.budget.left.Load()
+		shared := c.budget.left.Load() + max(0, c.allowance-c.used)
 		if shared <= 0 {
 			return 0, &stop{class: ClassFuel, msg: fmt.Sprintf("the request's fuel is exhausted, %d units of it here", c.used)}
 		}
@@ -113,9 +113,10 @@ func (c *invocation) grant() (int64, *stop) {
 func (c *invocation) settle(left int64) {
 	spent := c.granted - left
 	c.granted = 0
+	free := min(spent, max(0, c.allowance-c.used))
 	c.used += spent
 	if c.budget != nil {
-		c.budget.take(spent)
+		c.budget.take(spent - free)
 	}
 }
 

@@ -266,13 +266,15 @@ func (m *Module) guestFromState(ctx context.Context) (*guest, error) {
 
 func (m *Module) invocation(ctx context.Context, call *Call, settings *document.Document) *invocation {
 	limits := m.config.Limits
+	allowance := limits.allowance(call)
 	c := &invocation{
-		Context: ctx,
-		op:      call.Op,
-		budget:  call.Budget,
-		limit:   int64(limits.Fuel),
-		now:     m.artefact.host.config.Now,
-		logger:  m.config.Logger,
+		Context:   ctx,
+		op:        call.Op,
+		budget:    call.Budget,
+		limit:     int64(limits.Fuel) + allowance,
+		allowance: allowance,
+		now:       m.artefact.host.config.Now,
+		logger:    m.config.Logger,
 	}
 	if m.state != nil {
 		c.elapsed = m.state.elapsed

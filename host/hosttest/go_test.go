@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/abitest"
 	"weir.dev/weir/host"
 	"weir.dev/weir/host/hosttest"
 )
@@ -104,6 +105,10 @@ func TestGoGuest(t *testing.T) {
 	if !strings.Contains(log.String(), `line="panic: boom"`) {
 		t.Error("the panic is not in the log")
 	}
+
+	t.Run("conforms", func(t *testing.T) {
+		abitest.RunTestGuest(t, hosttest.Conformance(rt), wasm)
+	})
 
 	t.Run("from the cache", func(t *testing.T) {
 		rt := newRuntime(t, host.Config{CacheDir: cache})

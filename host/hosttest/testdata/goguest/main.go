@@ -4,7 +4,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand"
 	"os"
@@ -39,14 +41,19 @@ func describe() int32 {
 var (
 	buf      = make([]byte, 64<<10)
 	calls    int
-	settings struct{ Limit int }
+	counted  int
+	settings struct {
+		Limit    int64
+		Greeting string
+	}
 )
 
 type object struct {
 	Metadata struct{ Name string } `json:"metadata"`
 	Spec     struct {
 		Replicas int64  `json:"replicas"`
-		Sin      string `json:"sin"`
+		Case     string `json:"case"`
+		Filler   string `json:"filler"`
 	} `json:"spec"`
 }
 
@@ -58,22 +65,22 @@ func invoke(op int32) int32 {
 		_ = json.Unmarshal(slot(abi.SlotSettings), &settings)
 		return 0
 	case abi.OpPrepareForCreate:
-		var o map[string]any
-		if err := json.Unmarshal(slot(abi.SlotObject), &o); err != nil {
-			return failed(err)
-		}
-		o["status"] = map[string]any{"generation": 1}
-		return put(abi.SlotObjectOut, o)
+		return prepare()
 	case abi.OpValidateUpdate:
-		return sin()
+		if ask(abi.SlotObject, "spec.sin") != "" {
+			return sin()
+		}
 	}
 	var o object
 	if err := json.Unmarshal(slot(abi.SlotObject), &o); err != nil {
 		return failed(err)
 	}
+	if o.Spec.Case != "" {
+		return clause(o)
+	}
 	var res abi.Result
 	res.Audit = map[string]string{"calls": fmt.Sprint(calls)}
-	if o.Spec.Replicas > int64(settings.Limit) {
+	if o.Spec.Replicas > settings.Limit {
 		res.Errors = append(res.Errors, abi.FieldError{
 			Type: abi.ErrorTypeInvalid, Field: "spec.replicas", Value: abi.RawJSON(fmt.Sprint(o.Spec.Replicas)),
 			Detail: fmt.Sprintf("must not exceed %d", settings.Limit),
@@ -82,15 +89,75 @@ func invoke(op int32) int32 {
 	return put(abi.SlotResult, res)
 }
 
+func prepare() int32 {
+	d := json.NewDecoder(bytes.NewReader(slot(abi.SlotObject)))
+	d.UseNumber()
+	var o map[string]any
+	if err := d.Decode(&o); err != nil {
+		return failed(err)
+	}
+	switch ask(abi.SlotObject, "spec.case") {
+	case "mutate":
+		o["spec"].(map[string]any)["mutated"] = true
+	case "":
+		o["status"] = map[string]any{"generation": 1}
+	default:
+		return 0
+	}
+	return put(abi.SlotObjectOut, o)
+}
+
+// clause does what package abitest asks for.
+func clause(o object) int32 {
+	warn := func(texts ...string) int32 { return put(abi.SlotResult, abi.Result{Warnings: texts}) }
+	switch o.Spec.Case {
+	case "errors":
+		return put(abi.SlotResult, abi.Result{Errors: []abi.FieldError{
+			{Type: abi.ErrorTypeInvalid, Field: "spec.case", Value: abi.RawJSON(`"errors"`), Detail: "asked for"},
+			{Type: abi.ErrorTypeRequired, Field: "spec.other"},
+		}})
+	case "denied":
+		return put(abi.SlotResult, abi.Result{Denied: &abi.Denial{Code: 409, Reason: "Conflict", Message: "asked for"}})
+	case "warnings":
+		return warn("one", "zwei €")
+	case "audit":
+		return put(abi.SlotResult, abi.Result{Audit: map[string]string{"key": "value"}})
+	case "settings":
+		return warn(settings.Greeting)
+	case "meta":
+		var m abi.Meta
+		if err := json.Unmarshal(slot(abi.SlotMeta), &m); err != nil {
+			return failed(err)
+		}
+		return warn(m.UID, string(m.Operation), m.Time, m.Name, m.User.Username)
+	case "old":
+		return warn(ask(abi.SlotOldObject, "spec.case"))
+	case "large":
+		return warn(fmt.Sprint(len(o.Spec.Filler)))
+	case "count":
+		counted++
+		return warn(fmt.Sprint(counted - 1))
+	case "fail":
+		return failed(errors.New("asked for"))
+	case "trap":
+		panic("asked for")
+	}
+	return 0
+}
+
+// ask queries a string; one that is absent is empty.
+func ask(s abi.Slot, path string) string {
+	n := query(int32(s), unsafe.Pointer(unsafe.StringData(path)), int32(len(path)), unsafe.Pointer(&buf[0]), int32(len(buf)))
+	var text string
+	if n > 0 {
+		_ = json.Unmarshal(buf[:n], &text)
+	}
+	return text
+}
+
 // sin does what the object asks for.
 func sin() int32 {
-	path := "spec.sin"
-	n := query(int32(abi.SlotObject), unsafe.Pointer(unsafe.StringData(path)), int32(len(path)), unsafe.Pointer(&buf[0]), int32(len(buf)))
-	if n < 0 {
-		return failed(abi.Errno(-n))
-	}
-	var name string
-	_ = json.Unmarshal(buf[:n], &name)
+	name := ask(abi.SlotObject, "spec.sin")
 	switch name {
 	case "panic":
 		panic("boom")

@@ -1,0 +1,61 @@
+package hosttest
+
+import (
+	"context"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/abitest"
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/host"
+)
+
+// Conformance makes a runtime a host for package abitest.
+func Conformance(rt *host.Runtime) abitest.Host { return conformanceHost{rt} }
+
+type conformanceHost struct{ rt *host.Runtime }
+
+// Load implements abitest.Host.
+func (h conformanceHost) Load(ctx context.Context, wasm []byte, settings string) (abitest.Guest, error) {
+	m, err := h.rt.Load(ctx, wasm, host.ModuleConfig{Name: "conformance", Settings: []byte(settings)})
+	if err != nil {
+		return nil, err
+	}
+	return conformanceGuest{m}, nil
+}
+
+type conformanceGuest struct{ m *host.Module }
+
+// Manifest implements abitest.Guest.
+func (g conformanceGuest) Manifest() abi.Manifest { return g.m.Manifest() }
+
+// Close implements abitest.Guest.
+func (g conformanceGuest) Close(ctx context.Context) error { return g.m.Close(ctx) }
+
+// Call implements abitest.Guest.
+func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.Outcome, error) {
+	c := &host.Call{Op: call.Op}
+	var err error
+	if c.Meta, err = host.NewMeta(call.Meta); err != nil {
+		return abitest.Outcome{}, err
+	}
+	for _, slot := range []struct {
+		text string
+		doc  **document.Document
+	}{{call.Object, &c.Object}, {call.OldObject, &c.OldObject}} {
+		if slot.text == "" {
+			continue
+		}
+		if *slot.doc, err = document.Parse([]byte(slot.text)); err != nil {
+			return abitest.Outcome{}, err
+		}
+	}
+	res, err := g.m.Call(ctx, c)
+	if err != nil {
+		return abitest.Outcome{}, err
+	}
+	o := abitest.Outcome{Result: abi.Result{Errors: res.Errors, Denied: res.Denied, Warnings: res.Warnings, Audit: res.Audit}}
+	if res.Object != nil {
+		o.Object = string(res.Object.Bytes())
+	}
+	return o, nil
+}
