@@ -156,7 +156,7 @@ func ErrorTypes() []string {
 	return []string{
 		ErrorTypeNotFound, ErrorTypeRequired, ErrorTypeDuplicate,
 		ErrorTypeInvalid, ErrorTypeNotSupported, ErrorTypeForbidden,
-		ErrorTypeTooLong, ErrorTypeTooMany, ErrorTypeInternal,
-		ErrorTypeTypeInvalid,
+		ErrorTypeTooLong, ErrorTypeTooMany, ErrorTypeTooFew,
+		ErrorTypeTooShort, ErrorTypeInternal, ErrorTypeTypeInvalid,
 	}
 }
