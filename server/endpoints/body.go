@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -35,20 +36,24 @@ func newBodyTooLarge(limit int64) error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", limit))
 }
 
-// bodyMediaType returns the media type of a body, JSON where there is no header.
-func bodyMediaType(req *http.Request) (string, error) {
+// bodyMediaType returns the media type of a body, one of accepted; JSON where there
+// is no header.
+func bodyMediaType(req *http.Request, accepted ...string) (string, error) {
 	header := req.Header.Get("Content-Type")
 	if header == "" {
 		return mediaTypeJSON, nil
 	}
-	accepted := plainMediaTypes{}.mediaTypes()
-	mediaType, _, err := mime.ParseMediaType(header)
-	if err == nil {
-		for _, a := range accepted {
-			if a == mediaType {
-				return mediaType, nil
-			}
-		}
+	if mediaType, _, err := mime.ParseMediaType(header); err == nil && slices.Contains(accepted, mediaType) {
+		return mediaType, nil
 	}
 	return "", newUnsupportedMediaType(accepted)
+}
+
+// bodyMediaTypes are those in which the kind can be sent.
+func (sc *scope) bodyMediaTypes() []string {
+	accepted := []string{mediaTypeJSON, mediaTypeYAML}
+	if hasProtobuf(sc.kind) {
+		accepted = append(accepted, mediaTypeProtobuf)
+	}
+	return accepted
 }

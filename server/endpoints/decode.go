@@ -26,7 +26,7 @@ type decoded struct {
 // the path, coerced and pruned. What fieldValidation says of unknown and
 // duplicate fields is done.
 func (s *server) decodeBody(w http.ResponseWriter, req *http.Request, sc *scope, fieldValidation string) (*document.Document, error) {
-	mediaType, err := bodyMediaType(req)
+	mediaType, err := bodyMediaType(req, sc.bodyMediaTypes()...)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,14 @@ func (s *server) decodeBody(w http.ResponseWriter, req *http.Request, sc *scope,
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.parse(mediaType, body)
+	text := body
+	if mediaType == mediaTypeProtobuf {
+		mediaType = mediaTypeJSON
+		if text, err = protobufToJSON(body, sc.kind); err != nil {
+			return nil, sc.newUnrecognized(err, body)
+		}
+	}
+	d, err := s.parse(mediaType, text)
 	if err != nil {
 		return nil, sc.newUnrecognized(err, body)
 	}

@@ -82,15 +82,19 @@ func (s *server) deleteOptions(w http.ResponseWriter, req *http.Request, sc *sco
 // decodeDeleteOptions takes a DeleteOptions of any group version that is served,
 // or one that does not say what it is.
 func (s *server) decodeDeleteOptions(req *http.Request, sc *scope, body []byte, into *metav1.DeleteOptions) error {
-	mediaType, err := bodyMediaType(req)
+	mediaType, err := bodyMediaType(req, mediaTypeJSON, mediaTypeYAML, mediaTypeProtobuf)
 	if err != nil {
 		return err
 	}
-	d, err := s.parse(mediaType, body)
-	if err != nil {
-		return apierrors.NewBadRequest(err.Error())
+	if mediaType == mediaTypeProtobuf {
+		err = decodeProtobufDeleteOptions(body, into)
+	} else {
+		var d decoded
+		if d, err = s.parse(mediaType, body); err == nil {
+			err = kjson.UnmarshalCaseSensitivePreserveInts(d.doc.Bytes(), into)
+		}
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(d.doc.Bytes(), into); err != nil {
+	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
 	gv, err := schema.ParseGroupVersion(into.APIVersion)
