@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -116,7 +114,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	if custom {
 		out.Converter = renamer{group: d.Group}
 	}
-	out.Columns = columns(v.PrinterColumns)
+	out.Columns = columns(v.TableColumns())
 	for _, f := range v.SelectableFields {
 		out.SelectableFields = append(out.SelectableFields, f.Name)
 	}
@@ -125,7 +123,11 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	}
 
 	all := func(subresource string) []rest.Layer {
-		list := []rest.Layer{fields.Layer(subresource)}
+		var list []rest.Layer
+		if !custom && v.SchemaName != "" {
+			list = append(list, newQuantityLayer(b.set, d, v))
+		}
+		list = append(list, fields.Layer(subresource))
 		if subresource == "" && len(d.Rules) > 0 {
 			list = append(list, newRulesLayer(b.engine, d))
 		}
@@ -354,17 +356,9 @@ func (f openAPISource) Definitions() (string, map[string][]byte, error) {
 	return name, encoded, nil
 }
 
-// columns returns the columns of a table: the name and what the definition says.
+// columns returns the columns of a table.
 func columns(in []resources.Column) []rest.Column {
-	out := make([]rest.Column, 0, len(in)+1)
-	out = append(out, rest.Column{
-		TableColumnDefinition: metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name",
-			Description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names"},
-		Cell: func(obj map[string]any, _ time.Time) any {
-			name, _, _ := unstructured.NestedString(obj, "metadata", "name")
-			return name
-		},
-	})
+	out := make([]rest.Column, 0, len(in))
 	for i := range in {
 		c := &in[i]
 		out = append(out, rest.Column{

@@ -8,6 +8,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"weir.dev/weir/abi/document"
 )
 
 // Canonicalizer rewrites the quantities of an object in canonical form, as
@@ -62,6 +64,50 @@ func (c *Canonicalizer) Apply(obj map[string]any) field.ErrorList {
 	}
 	_, errs := c.apply(obj, nil)
 	return errs
+}
+
+// Holds reports whether all quantities of v are in canonical form, so that Apply has nothing to do.
+func (c *Canonicalizer) Holds(v document.Value) bool {
+	if c == nil {
+		return true
+	}
+	if c.quantity {
+		switch v.Kind() {
+		case document.Absent, document.Null:
+			return true
+		case document.String:
+			text := v.String()
+			quantity, err := resource.ParseQuantity(text)
+			return err == nil && quantity.String() == text
+		}
+		return false
+	}
+	switch v.Kind() {
+	case document.Object:
+		for name, child := range c.fields {
+			if !child.Holds(v.Get(name)) {
+				return false
+			}
+		}
+		if c.each == nil {
+			return true
+		}
+		for _, member := range v.Members() {
+			if !c.each.Holds(member) {
+				return false
+			}
+		}
+	case document.Array:
+		if c.each == nil {
+			return true
+		}
+		for _, element := range v.Elements() {
+			if !c.each.Holds(element) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // apply gives the value that is to replace value.
