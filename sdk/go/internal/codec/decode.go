@@ -90,7 +90,12 @@ func (d *decoder) decode(p *plan, v reflect.Value) error {
 	if d.depth++; d.depth > maxDepth {
 		return &Error{Detail: errDepth.Error()}
 	}
-	defer func() { d.depth-- }()
+	err := d.read(p, v)
+	d.depth--
+	return err
+}
+
+func (d *decoder) read(p *plan, v reflect.Value) error {
 	if p.kind == kindMarshaler {
 		raw := d.value()
 		if u, ok := v.Addr().Interface().(unmarshaler); ok {

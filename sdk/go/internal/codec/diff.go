@@ -2,7 +2,9 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,7 +25,7 @@ func (c *Codec) Diff(raw []byte, v any) ([]byte, error) {
 		rv = rv.Elem()
 	}
 	d := differ{codec: c}
-	if err := d.value(c.plan(rv.Type()), rv, raw, false); err != nil {
+	if err := d.value(c.plan(rv.Type()), rv, &scanner{data: raw}, false); err != nil {
 		return nil, err
 	}
 	if len(d.patch) == 0 {
@@ -97,50 +99,63 @@ func fieldPath(pointer []byte) string {
 	return strings.ReplaceAll(strings.TrimPrefix(string(pointer), "/"), "/", ".")
 }
 
-// put adds or replaces the value at the path. What an array holds is always
-// replaced.
-func (d *differ) put(p *plan, v reflect.Value, raw []byte) error {
-	if len(raw) == 0 {
-		return d.set("add", p, v)
-	}
-	return d.set("replace", p, v)
-}
-
-// value compares a value with what stands at the path: raw, empty if nothing
-// does. inList says that null is a value there and not absence.
-func (d *differ) value(p *plan, v reflect.Value, raw []byte, inList bool) error {
+// value compares a value with what stands at the path, the value that is next,
+// and passes over it; a nil scanner says that nothing does. inList says that
+// null is a value there and not absence.
+func (d *differ) value(p *plan, v reflect.Value, s *scanner, inList bool) error {
 	if d.depth++; d.depth > maxDepth {
 		return &Error{Path: fieldPath(d.path), Detail: errDepth.Error()}
 	}
-	defer func() { d.depth-- }()
-	if isAbsent(raw) && p.kind != kindMarshaler {
-		if p.unset(v) {
-			return nil
+	err := d.compare(p, v, s, inList)
+	d.depth--
+	return err
+}
+
+func (d *differ) compare(p *plan, v reflect.Value, s *scanner, inList bool) error {
+	if p.kind != kindMarshaler {
+		if s == nil {
+			if p.unset(v) {
+				return nil
+			}
+			return d.set("add", p, v)
 		}
-		return d.put(p, v, raw)
+		if s.null() {
+			if p.unset(v) {
+				return nil
+			}
+			return d.set("replace", p, v)
+		}
 	}
 	switch p.kind {
 	case kindPointer:
-		if v.IsNil() {
-			if inList {
-				return d.put(p, v, raw)
-			}
-			d.remove()
-			return nil
+		if !v.IsNil() {
+			return d.value(p.elem, v.Elem(), s, inList)
 		}
-		return d.value(p.elem, v.Elem(), raw, inList)
+		s.value()
+		if inList {
+			return d.set("replace", p, v)
+		}
+		d.remove()
+		return nil
 	case kindStruct:
-		return d.structure(p, v, raw)
+		return d.structure(p, v, s, false)
 	case kindMap:
-		return d.members(p, v, raw)
+		return d.members(p, v, s)
 	case kindSlice, kindArray:
-		return d.list(p, v, raw)
+		return d.list(p, v, s)
 	}
-	same, err := d.same(p, v, raw)
+	if s == nil {
+		same, err := d.same(p, v, nil)
+		if err != nil || same {
+			return err
+		}
+		return d.set("add", p, v)
+	}
+	same, err := d.same(p, v, s.value())
 	if err != nil || same {
 		return err
 	}
-	return d.put(p, v, raw)
+	return d.set("replace", p, v)
 }
 
 // same compares a leaf: with what raw decodes to, since a value may be spelled
@@ -181,39 +196,99 @@ func (d *differ) same(p *plan, v reflect.Value, raw []byte) (bool, error) {
 	return err == nil && bytes.Equal(now, before), nil
 }
 
-func (d *differ) structure(p *plan, v reflect.Value, raw []byte) error {
-	values := make([][]byte, len(p.fields))
-	next := 0
-	if !eachMember(raw, func(name string, value []byte) bool {
-		var f *field
-		if f, next = p.field(name, next); f != nil {
-			values[next-1] = value
-		}
-		return true
-	}) {
-		return d.put(p, v, raw)
+// errMoved says that an element of a list is another than the one at its place.
+var errMoved = errors.New("another element")
+
+// structure compares an object. Of an element of a list a changed key is
+// errMoved.
+func (d *differ) structure(p *plan, v reflect.Value, s *scanner, element bool) error {
+	if !s.take('{') {
+		s.value()
+		return d.set("replace", p, v)
 	}
-	for i := range p.fields {
-		f := &p.fields[i]
-		n := d.push(f.name)
-		if err := d.member(f, f.of(v), values[i]); err != nil {
+	done := 0 // fields that are compared
+	// absent compares the fields before to, which raw does not have.
+	absent := func(to int) error {
+		for ; done < to; done++ {
+			if err := d.field(p, done, v, nil, element); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	sorted := true
+	for more := !s.take('}'); more; more = s.take(',') {
+		name, ok := s.str()
+		if !ok || !s.take(':') {
+			return &Error{Path: fieldPath(d.path), Detail: "an object that does not end"}
+		}
+		f, next := p.field(name, done)
+		if f == nil {
+			s.value()
+			continue
+		}
+		if next <= done {
+			sorted = false
+			break
+		}
+		if err := absent(next - 1); err != nil {
 			return err
 		}
-		d.pop(n)
+		if err := d.field(p, done, v, s, element); err != nil {
+			return err
+		}
+		done = next
 	}
-	return nil
+	if !sorted {
+		return &Error{Path: fieldPath(d.path), Detail: "an object whose members are not sorted"}
+	}
+	s.take('}')
+	return absent(len(p.fields))
 }
 
-// member compares a member of an object.
-func (d *differ) member(f *field, v reflect.Value, raw []byte) error {
-	if !f.absent(v) {
-		return d.value(f.plan, v, raw, false)
+// field compares a member of an object with a field; s is nil if there is
+// none.
+func (d *differ) field(p *plan, index int, v reflect.Value, s *scanner, element bool) error {
+	f := &p.fields[index]
+	fv := f.of(v)
+	if element && index == p.key {
+		var raw []byte
+		if s != nil {
+			raw = s.value()
+		}
+		if isAbsent(raw) && fv.IsZero() {
+			return nil
+		}
+		if same, err := d.same(f.plan, fv, raw); err != nil || !same {
+			return errMoved
+		}
+		return nil
 	}
+	if s == nil && f.absent(fv) {
+		return nil
+	}
+	n := d.push(f.name)
+	err := d.member(f, fv, s)
+	d.pop(n)
+	return err
+}
+
+// member compares a member of an object with a field.
+func (d *differ) member(f *field, v reflect.Value, s *scanner) error {
+	if !f.absent(v) {
+		return d.value(f.plan, v, s, false)
+	}
+	raw := s.value()
 	if isAbsent(raw) {
 		return nil
 	}
 	// It is not written any more, unless it says what it said.
-	if v.Kind() != reflect.Pointer && v.Kind() != reflect.Interface && !(nilable(v) && v.IsNil()) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+	default:
+		if nilable(v) && v.IsNil() {
+			break
+		}
 		same, err := d.same(f.plan, v, raw)
 		if err != nil || same {
 			return err
@@ -227,36 +302,59 @@ func nilable(v reflect.Value) bool {
 	return v.Kind() == reflect.Map || v.Kind() == reflect.Slice
 }
 
-func (d *differ) members(p *plan, v reflect.Value, raw []byte) error {
-	values := map[string][]byte{}
-	var names []string
-	if !eachMember(raw, func(name string, value []byte) bool {
-		if _, ok := values[name]; !ok {
-			names = append(names, name)
-		}
-		values[name] = value
-		return true
-	}) {
-		return d.put(p, v, raw)
+// members compares a map.
+func (d *differ) members(p *plan, v reflect.Value, s *scanner) error {
+	if !s.take('{') {
+		s.value()
+		return d.set("replace", p, v)
 	}
-	keyType := p.typ.Key()
-	for _, name := range names {
-		if !v.MapIndex(reflect.ValueOf(name).Convert(keyType)).IsValid() {
-			n := d.push(name)
-			d.remove()
-			d.pop(n)
+	var plain map[string]string
+	if p.stringMap {
+		plain, _ = v.Interface().(map[string]string)
+	}
+	var names []string
+	kept := 0
+	for more := !s.take('}'); more; more = s.take(',') {
+		name, ok := s.str()
+		if !ok || !s.take(':') {
+			return &Error{Path: fieldPath(d.path), Detail: "an object that does not end"}
 		}
+		names = append(names, name)
+		if now, ok := plain[name]; ok {
+			kept++
+			if now == "" && s.null() {
+				continue
+			}
+			start := s.pos
+			if was, ok := s.str(); ok && was == now {
+				continue
+			}
+			s.pos = start
+		}
+		n := d.push(name)
+		if e := v.MapIndex(reflect.ValueOf(name).Convert(p.typ.Key())); e.IsValid() {
+			if plain == nil {
+				kept++
+			}
+			if err := d.value(p.elem, e, s, true); err != nil {
+				return err
+			}
+		} else {
+			s.value()
+			d.remove()
+		}
+		d.pop(n)
+	}
+	s.take('}')
+	if kept == v.Len() {
+		return nil
 	}
 	for _, key := range sortedKeys(v) {
-		e, value := v.MapIndex(key), values[key.String()]
-		n := d.push(key.String())
-		var err error
-		if len(value) == 0 {
-			err = d.set("add", p.elem, e)
-		} else {
-			err = d.value(p.elem, e, value, true)
+		if slices.Contains(names, key.String()) {
+			continue
 		}
-		if err != nil {
+		n := d.push(key.String())
+		if err := d.set("add", p.elem, v.MapIndex(key)); err != nil {
 			return err
 		}
 		d.pop(n)

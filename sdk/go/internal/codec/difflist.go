@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"errors"
 	"reflect"
 	"slices"
 	"strconv"
@@ -9,18 +10,63 @@ import (
 
 // list compares a list. Elements that are no structs hold all there is to
 // them, so that the list can be replaced.
-func (d *differ) list(p *plan, v reflect.Value, raw []byte) error {
+func (d *differ) list(p *plan, v reflect.Value, s *scanner) error {
 	element := p.elem
 	if element.kind == kindPointer {
 		element = element.elem
 	}
-	if element.kind != kindStruct {
-		same, err := d.same(p, v, raw)
+	if element.kind != kindStruct || s.peek() != '[' {
+		same, err := d.same(p, v, s.value())
 		if err != nil || same {
 			return err
 		}
-		return d.put(p, v, raw)
+		return d.set("replace", p, v)
 	}
+	start, patch, path, depth := s.pos, len(d.patch), len(d.path), d.depth
+	inPlace, err := d.inPlace(p, element, v, s)
+	if err != nil || inPlace {
+		return err
+	}
+	s.pos, d.patch, d.path, d.depth = start, d.patch[:patch], d.path[:path], depth
+	return d.rearranged(p, element, v, s.value())
+}
+
+// inPlace compares a list whose elements are where they were. It is false if
+// they are not, or that cannot be told.
+func (d *differ) inPlace(p, element *plan, v reflect.Value, s *scanner) (bool, error) {
+	s.take('[')
+	i := 0
+	for more := !s.take(']'); more; more = s.take(',') {
+		if i == v.Len() {
+			return false, nil
+		}
+		e := v.Index(i)
+		if e.Kind() == reflect.Pointer {
+			if e.IsNil() {
+				return false, nil
+			}
+			e = e.Elem()
+		}
+		n, patch := d.push(strconv.Itoa(i)), len(d.patch)
+		d.depth++
+		err := d.structure(element, e, s, true)
+		d.depth--
+		d.pop(n)
+		if errors.Is(err, errMoved) || element.key < 0 && len(d.patch) > patch {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		i++
+	}
+	s.take(']')
+	return i == v.Len(), nil
+}
+
+// rearranged compares a list whose elements may have been moved, added or
+// removed.
+func (d *differ) rearranged(p, element *plan, v reflect.Value, raw []byte) error {
 	was := elements(raw)
 	match, err := d.match(p, element, v, was)
 	if err != nil {
@@ -34,7 +80,7 @@ func (d *differ) list(p *plan, v reflect.Value, raw []byte) error {
 			continue
 		}
 		n := d.push(strconv.Itoa(i))
-		if err := d.value(p.elem, v.Index(i), was[j], true); err != nil {
+		if err := d.value(p.elem, v.Index(i), &scanner{data: was[j]}, true); err != nil {
 			return err
 		}
 		d.pop(n)
@@ -178,7 +224,7 @@ func keyText(v reflect.Value) string {
 // equal tells whether a value says what raw says.
 func (d *differ) equal(p *plan, v reflect.Value, raw []byte) bool {
 	trial := differ{codec: d.codec, path: d.path, depth: d.depth}
-	return trial.value(p, v, raw, true) == nil && len(trial.patch) == 0
+	return trial.value(p, v, &scanner{data: raw}, true) == nil && len(trial.patch) == 0
 }
 
 // knows tells whether a value holds all there is in raw.

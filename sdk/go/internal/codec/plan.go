@@ -18,18 +18,6 @@ type Codec struct {
 // New returns a Codec.
 func New() *Codec { return &Codec{plans: map[reflect.Type]*plan{}} }
 
-// Learn prepares for values of the type that v is, or points to.
-func (c *Codec) Learn(v any) {
-	t := reflect.TypeOf(v)
-	if t == nil {
-		return
-	}
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	c.plan(t)
-}
-
 // kind says how the values of a type are written.
 type kind uint8
 

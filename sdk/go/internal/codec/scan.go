@@ -75,39 +75,44 @@ func (s *scanner) skipWord() {
 }
 
 // skipString skips a string, which is next.
-func (s *scanner) skipString() {
-	s.pos++
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
+func (s *scanner) skipString() { s.pos = skipString(s.data, s.pos) }
+
+// skipString returns where the string that begins at i ends. It keeps what it
+// works with in local variables, as does skipNested: most of what a guest
+// reads, it passes over.
+func skipString(data []byte, i int) int {
+	for i++; i < len(data); i++ {
+		switch data[i] {
 		case '"':
-			s.pos++
-			return
+			return i + 1
 		case '\\':
-			s.pos++
+			i++
 		}
-		s.pos++
 	}
-	s.pos = len(s.data)
+	return len(data)
 }
 
 // skipNested skips an object or array, which is next.
 func (s *scanner) skipNested() {
-	depth := 0
-	for s.pos < len(s.data) {
-		switch s.data[s.pos] {
-		case '"':
-			s.skipString()
+	data, i, depth := s.data, s.pos, 0
+	for i < len(data) {
+		c := data[i]
+		if c == '"' {
+			i = skipString(data, i)
 			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
 		}
-		s.pos++
-		if depth == 0 {
-			return
+		i++
+		switch c | 0x20 { // [ and { differ in it, and so do ] and }
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				s.pos = i
+				return
+			}
 		}
 	}
+	s.pos = len(data)
 }
 
 // str reads a string. Without escapes it shares the memory of data.
