@@ -1,0 +1,94 @@
+package filters
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"weir.dev/weir/server/request"
+)
+
+// Metrics counts requests under the names that kube-apiserver gives them. A nil *Metrics counts nothing.
+type Metrics struct {
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	current   *prometheus.GaugeVec
+	dropped   *prometheus.CounterVec
+}
+
+// NewMetrics registers the collectors.
+func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total",
+			Help: "Requests by verb, group, version, resource, subresource and HTTP code.",
+		}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_duration_seconds",
+			Help:    "Duration of requests, watches apart.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, []string{"verb", "group", "version", "resource", "subresource"}),
+		current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_current_inflight_requests",
+			Help: "Requests being served, watches apart.",
+		}, []string{"request_kind"}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_dropped_requests_total",
+			Help: "Requests answered 429 because too many were in flight.",
+		}, []string{"request_kind"}),
+	}
+	for _, c := range []prometheus.Collector{m.requests, m.durations, m.current, m.dropped} {
+		if err := registerer.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) rejected(kind string) {
+	if m != nil {
+		m.dropped.WithLabelValues(kind).Inc()
+	}
+}
+
+func (m *Metrics) inFlight(kind string, delta float64) {
+	if m != nil {
+		m.current.WithLabelValues(kind).Add(delta)
+	}
+}
+
+// withMetrics observes the requests whose path names a resource. The label of a resource that is
+// not served is bounded: an answer 404 is counted without it.
+func withMetrics(handler http.Handler, m *Metrics) http.Handler {
+	if m == nil {
+		return handler
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
+		recorder := &headerRecorder{ResponseWriter: w, code: http.StatusOK}
+		handler.ServeHTTP(recorder, r)
+		info, ok := request.InfoFrom(r.Context())
+		if !ok {
+			return
+		}
+		group, version, resource, subresource := "", "", "", ""
+		if info.IsResourceRequest && recorder.code != http.StatusNotFound && recorder.code != http.StatusForbidden && recorder.code != http.StatusUnauthorized {
+			group, version, resource, subresource = info.APIGroup, info.APIVersion, info.Resource, info.Subresource
+		}
+		verb := boundedVerb(info.Verb)
+		m.requests.WithLabelValues(verb, group, version, resource, subresource, strconv.Itoa(recorder.code)).Inc()
+		if !isLongRunning(info) {
+			m.durations.WithLabelValues(verb, group, version, resource, subresource).Observe(time.Since(start).Seconds())
+		}
+	})
+}
+
+func boundedVerb(verb string) string {
+	switch verb {
+	case "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head":
+		return verb
+	}
+	return "other"
+}
