@@ -78,6 +78,11 @@ func checkExports(exports map[string]rewrite.FuncType) *Error {
 		}
 		return mismatch("exports no function %s", abi.ExportMarker)
 	}
+	if _, ok := exports[abi.ExportInitialize]; !ok {
+		if _, ok := exports["_start"]; ok {
+			return mismatch("it is a command, not a reactor (Go: build with -buildmode=c-shared)")
+		}
+	}
 	for _, want := range []struct {
 		name     string
 		typ      rewrite.FuncType

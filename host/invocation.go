@@ -176,7 +176,11 @@ func (c *invocation) log(level slog.Level, line []byte) int {
 	line = line[:min(len(line), abi.MaxLogLineBytes, max(0, abi.MaxLogBytes-c.logged))]
 	c.logged += len(line)
 	if c.logger != nil && len(line) > 0 {
-		c.logger.LogAttrs(c.Context, level, "guest log", slog.String("hook", c.op.String()), slog.String("line", string(line)))
+		hook := "load"
+		if c.op != 0 {
+			hook = c.op.String()
+		}
+		c.logger.LogAttrs(c.Context, level, "guest log", slog.String("hook", hook), slog.String("line", string(line)))
 	}
 	return len(line)
 }

@@ -45,6 +45,8 @@ func loadSinners() []Sinner {
 	hidden := NewGuest("hidden")
 	reserved := NewGuest("reserved")
 	reserved.Func("weir$fuel", reserved.Void, "", nil)
+	command := NewGuest("command")
+	command.Func("_start", command.Void, "", nil)
 	starter := NewGuest("starter")
 	starter.Start(starter.Func("", starter.Void, "", Code(nil).Loop(Code(nil).Br(0))))
 	locals := NewGuest("locals")
@@ -67,6 +69,7 @@ func loadSinners() []Sinner {
 		at("wrong_abi", host.ClassABIMismatch, "built for weir_abi_v2", future.finish("weir_abi_v2", nil)),
 		at("hides_its_memory", host.ClassABIMismatch, "memories of its own", hidden.finish(abi.ExportMarker, nil)),
 		at("exports_a_reserved_name", host.ClassABIMismatch, "reserved", reserved.Finish(nil)),
+		at("is_a_command", host.ClassABIMismatch, "a command, not a reactor", command.Finish(nil)),
 		at("loops_in_start", host.ClassFuel, "initialisation: fuel exhausted", starter.Finish(nil)),
 		at("declares_endless_locals", host.ClassABIMismatch, "locals", locals.Finish(nil)),
 		at("sets_the_fuel", host.ClassABIMismatch, "global 0 does not exist", thief.Finish(nil)),
