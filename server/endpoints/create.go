@@ -73,7 +73,18 @@ func (s *server) createWith(w http.ResponseWriter, req *http.Request, sc *scope,
 	if obj, err = sc.toStored(ctx, obj); err != nil {
 		return err
 	}
-	result, err := create(ctx, obj, s.validateCreate(sc, attrs), opts)
+	var result *document.Document
+	err = withoutFields(func(drop bool) error {
+		stored := obj
+		var err error
+		if drop {
+			if stored, err = dropFields(obj); err != nil {
+				return err
+			}
+		}
+		result, err = create(ctx, stored, s.validateCreate(sc, attrs), opts)
+		return err
+	})
 	if err != nil {
 		return err
 	}

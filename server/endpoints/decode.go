@@ -52,12 +52,18 @@ func (s *server) decodeBody(w http.ResponseWriter, req *http.Request, sc *scope,
 		return nil, err
 	}
 	if d, err = sc.prune(d); err != nil {
+		if apierrors.IsBadRequest(err) {
+			err = sc.newCannotHandle(err.Error())
+		}
 		return nil, err
 	}
-	err = d.enforce(req.Context(), fieldValidation, func(text string) error {
-		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", sc.kind.Kind, sc.kind.Version, sc.kind.Kind, text))
-	})
+	err = d.enforce(req.Context(), fieldValidation, sc.newCannotHandle)
 	return d.doc, err
+}
+
+// newCannotHandle is the 400 for an object of the kind that is not read as one.
+func (sc *scope) newCannotHandle(text string) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s", sc.kind.Kind, sc.kind.Version, sc.kind.Kind, text))
 }
 
 // parse makes a document of bytes that a client sent.

@@ -3,6 +3,8 @@ package endpoints
 import (
 	"context"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"weir.dev/weir/abi/document"
 )
 
@@ -13,4 +15,19 @@ func (sc *scope) own(ctx context.Context, live, obj *document.Document, manager 
 		return obj, nil
 	}
 	return sc.fields.Update(ctx, live, obj, manager)
+}
+
+// withoutFields runs write and, where what it stores is too large, once more with
+// drop set: managedFields can be given up, the object cannot.
+func withoutFields(write func(drop bool) error) error {
+	err := write(false)
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		err = write(true)
+	}
+	return err
+}
+
+// dropFields removes managedFields.
+func dropFields(obj *document.Document) (*document.Document, error) {
+	return obj.Edit().Delete("metadata", "managedFields").Document()
 }

@@ -68,7 +68,7 @@ func (s *server) patch(w http.ResponseWriter, req *http.Request, sc *scope) erro
 		p := &patcher{scope: sc, mechanism: m, fieldValidation: opts.FieldValidation, manager: u.manager}
 		u.compute = p.compute
 	}
-	result, created, err := updater.Update(ctx, sc.name, u, u.validateCreate(), u.validateUpdate(), apply, patchToUpdate(opts))
+	result, created, err := u.run(ctx, updater, apply, patchToUpdate(opts))
 	if err != nil {
 		return err
 	}
@@ -184,9 +184,10 @@ func newInvalidPatch(patched *document.Document, text string) error {
 	})
 }
 
-// newUnprocessable is the 422 for a patch that does not fit the object.
+// newUnprocessable is the 422 for a patch that does not fit the object. Upstream
+// keeps the cause to itself.
 func newUnprocessable(text string) error {
-	return apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", text, 0, false)
+	return newStatusError(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "the patch cannot be applied: %s", text)
 }
 
 // parsePatch reads a patch that is a JSON object.

@@ -53,7 +53,7 @@ func (s *server) update(w http.ResponseWriter, req *http.Request, sc *scope) err
 	u.compute = func(ctx context.Context, live *document.Document) (*document.Document, error) {
 		return sc.own(ctx, live, obj, u.manager)
 	}
-	result, created, err := updater.Update(ctx, sc.name, u, u.validateCreate(), u.validateUpdate(), false, opts)
+	result, created, err := u.run(ctx, updater, false, opts)
 	if err != nil {
 		return err
 	}
@@ -89,6 +89,8 @@ type updateInfo struct {
 	compute func(ctx context.Context, live *document.Document) (*document.Document, error)
 
 	onCreate, onUpdate admission.Attributes
+	// dropFields gives up managedFields.
+	dropFields bool
 }
 
 var _ rest.UpdatedObjectInfo = (*updateInfo)(nil)
@@ -129,7 +131,25 @@ func (u *updateInfo) UpdatedObject(ctx context.Context, old *document.Document) 
 	if obj, err = u.server.admit(ctx, u.scope, attrs, obj, live); err != nil {
 		return nil, err
 	}
+	if u.dropFields {
+		if obj, err = dropFields(obj); err != nil {
+			return nil, err
+		}
+	}
 	return u.scope.toStored(ctx, obj)
+}
+
+// run stores the update. An apply does not give up managedFields: they are what it is about.
+func (u *updateInfo) run(ctx context.Context, updater rest.Updater, apply bool, opts *metav1.UpdateOptions) (obj *document.Document, created bool, err error) {
+	err = withoutFields(func(drop bool) error {
+		if drop && apply {
+			return err
+		}
+		u.dropFields = drop
+		obj, created, err = updater.Update(ctx, u.scope.name, u, u.validateCreate(), u.validateUpdate(), apply, opts)
+		return err
+	})
+	return obj, created, err
 }
 
 func (u *updateInfo) validateCreate() rest.ValidateObjectFunc {

@@ -271,3 +271,19 @@ func TestDelete(t *testing.T) {
 		t.Errorf("collection: %d %s", got.code, got.body)
 	}
 }
+
+func TestTooLargeGivesUpManagedFields(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.widgets.limit = 330
+	created := w.do(t, "POST", widgetsPath, widget("a", `{"color":"`+strings.Repeat("x", 100)+`"}`))
+	if created.code != 201 || created.document(t).Get("metadata", "managedFields").Exists() {
+		t.Errorf("create: %d %s", created.code, created.body)
+	}
+	patched := w.do(t, "PATCH", widgetsPath+"/a", `{"spec":{"color":"`+strings.Repeat("y", 100)+`"}}`, "Content-Type: application/merge-patch+json")
+	if patched.code != 200 || patched.document(t).Get("metadata", "managedFields").Exists() {
+		t.Errorf("patch: %d %s", patched.code, patched.body)
+	}
+	if got := w.do(t, "POST", widgetsPath, widget("b", `{"color":"`+strings.Repeat("x", 400)+`"}`)); got.code != 413 {
+		t.Errorf("too large all the same: %d %s", got.code, got.body)
+	}
+}
