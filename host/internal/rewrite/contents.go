@@ -44,7 +44,7 @@ func (m *module) exportSection(r *reader) []byte {
 			out = appendU32(out, i)
 		case 1, 2, 3:
 			i := r.u32()
-			if i >= uint32([]int{0, m.tables, 1, len(m.globals)}[kind]) && r.err == nil {
+			if i >= uint32([]int{0, m.tables, m.memories, len(m.globals)}[kind]) && r.err == nil {
 				r.fail(malformed("export %q of what does not exist", name))
 				return nil
 			}
@@ -54,7 +54,7 @@ func (m *module) exportSection(r *reader) []byte {
 			r.fail(malformed("export %q of unknown kind %d", name, kind))
 		}
 	}
-	if r.err == nil && !memory {
+	if r.err == nil && !memory && !m.opts.AnyMemory {
 		r.fail(&Error{Kind: ABI, Msg: "its memory is not exported as \"memory\""})
 		return nil
 	}
@@ -76,6 +76,14 @@ func (m *module) exportSection(r *reader) []byte {
 		i := m.funcIndex(s)
 		if s.err != nil {
 			r.fail(s.err)
+			return nil
+		}
+		original := i
+		if i > m.refill {
+			original--
+		}
+		if t := m.types[m.typeOfFunc(original)]; len(t.params)+len(t.results) > 0 {
+			r.fail(malformed("the start function has parameters or results"))
 			return nil
 		}
 		m.start = int64(i)

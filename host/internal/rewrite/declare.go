@@ -126,7 +126,11 @@ func (r *reader) limits() (lo uint32, hi uint32, hasHi bool) {
 	case 0:
 		return r.u32(), 0, false
 	case 1:
-		return r.u32(), r.u32(), true
+		lo, hi = r.u32(), r.u32()
+		if hi < lo {
+			r.fail(malformed("a maximum of %d below the minimum of %d", hi, lo))
+		}
+		return lo, hi, true
 	default:
 		r.fail(malformed("limits of kind %#x (shared, 64 bit) are not supported", flag))
 		return 0, 0, false
@@ -165,6 +169,9 @@ func (m *module) memorySection(r *reader) []byte {
 	if len(r.b) > 0 {
 		n = r.count("memories", 16)
 	}
+	if n == 0 && m.opts.AnyMemory {
+		return nil
+	}
 	if n != 1 {
 		r.fail(&Error{Kind: ABI, Msg: fmt.Sprintf("%d memories of its own, want one", n)})
 		return nil
@@ -177,14 +184,14 @@ func (m *module) memorySection(r *reader) []byte {
 		r.fail(&Error{Kind: Memory, Msg: fmt.Sprintf("asks for %d KiB of memory, more than %d KiB", uint64(lo)*64, uint64(m.opts.MemoryPages)*64)})
 		return nil
 	}
+	if ok && hi > maxPages {
+		r.fail(malformed("a memory maximum of %d pages", hi))
+		return nil
+	}
 	if !ok || hi > m.opts.MemoryPages {
 		hi = m.opts.MemoryPages
 	}
-	if hi < lo {
-		r.fail(malformed("memory maximum is less than its minimum"))
-		return nil
-	}
-	m.memory = lo
+	m.memory, m.memories = lo, 1
 	out := []byte{1, 1}
 	out = appendU32(out, lo)
 	return appendU32(out, hi+1)

@@ -63,7 +63,9 @@ func (f *function) instruction() {
 		f.index("table", f.m.tables)
 	case opMemoryGrow:
 		f.count()
-		r.byte()
+		if r.byte() != 0 {
+			r.fail(malformed("memory.grow of another memory"))
+		}
 		if !f.dead {
 			f.temps = true
 			f.replace(at, piece{kind: pieceGrow})

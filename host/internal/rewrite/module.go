@@ -52,6 +52,7 @@ type module struct {
 	start       int64 // function index or -1
 	exports     map[string]FuncType
 	memory      uint32 // declared minimum, pages
+	memories    int
 
 	wrappers     map[string]uint32 // results to the index of type func() results
 	extraTypes   [][]byte

@@ -13,6 +13,9 @@ type Options struct {
 	// module declares one page more, so that its memory can be shrunk
 	// through the engine's API; the allocator has to enforce the limit.
 	MemoryPages uint32
+	// AnyMemory accepts a module without a memory, or one that does not
+	// export it.
+	AnyMemory bool
 	// Depth is the deepest call, counted over functions that call.
 	Depth uint32
 }
@@ -32,6 +35,7 @@ const (
 	maxTable     = 1 << 16 // entries
 	maxLocals    = 1 << 12 // of one function
 	maxNesting   = 1 << 12
+	maxPages     = 1 << 16 // that 32 bits address
 )
 
 // Kind says what is wrong with a module.
