@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/sdk/go/build"
+)
+
+// moduleCommand builds, inspects and runs modules, without a server.
+func moduleCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "module",
+		Short: "Build, inspect and run WebAssembly modules, without a server",
+		Args:  cobra.NoArgs,
+		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
+	}
+	command.AddCommand(moduleBuildCommand(), moduleInspectCommand(), moduleRunCommand())
+	return command
+}
+
+// outputFormat is the value of -o.
+type outputFormat string
+
+const (
+	outputText outputFormat = "text"
+	outputJSON outputFormat = "json"
+)
+
+// String implements pflag.Value.
+func (f *outputFormat) String() string { return string(*f) }
+
+// Type implements pflag.Value.
+func (f *outputFormat) Type() string { return "format" }
+
+// Set implements pflag.Value.
+func (f *outputFormat) Set(s string) error {
+	switch outputFormat(s) {
+	case outputText, outputJSON:
+		*f = outputFormat(s)
+		return nil
+	}
+	return errors.New("give text or json")
+}
+
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// readModule reads a module, or builds one if path is a directory.
+func readModule(ctx context.Context, path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		dir, err := os.MkdirTemp("", "weir-module-")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // what is left is the system's to clear
+		file := filepath.Join(dir, "module.wasm")
+		if err := build.Guest(ctx, build.Config{Dir: path, Output: file}); err != nil {
+			return nil, err
+		}
+		path = file
+	}
+	return os.ReadFile(path)
+}
+
+// limitFlags are the limits that a command takes.
+type limitFlags struct {
+	fuel   uint64
+	memory int
+}
+
+func (l *limitFlags) limits() host.Limits {
+	return host.Limits{Fuel: l.fuel, MemoryBytes: l.memory}
+}
+
+// grouped spells a number with commas.
+func grouped[N int | uint64](n N) string {
+	s := strconv.FormatInt(int64(n), 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// table writes two columns.
+type table struct{ w io.Writer }
+
+func (t table) row(name string, values ...string) {
+	value := strings.TrimSpace(strings.Join(values, " "))
+	if value == "" {
+		value = "-"
+	}
+	fmt.Fprintf(t.w, "%-9s %s\n", name, value)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weir.dev/weir/sdk/go/build"
+)
+
+func moduleBuildCommand() *cobra.Command {
+	var file string
+	var debug bool
+	format := outputText
+	command := &cobra.Command{
+		Use:   "build DIR",
+		Short: "Compile a module that is written in Go",
+		Long: `Compile the Go command in DIR to a module, with the Go toolchain that is in PATH,
+as this would:
+
+  GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags "-s -w"
+
+and check that a server would accept it. Printed are its size, hooks and digest.`,
+		Example: "  weir module build examples/first-module -o quotes.wasm",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, args []string) error {
+			if file == "" {
+				dir, err := filepath.Abs(args[0])
+				if err != nil {
+					return err
+				}
+				file = filepath.Base(dir) + ".wasm"
+			}
+			config := build.Config{Dir: args[0], Output: file, Debug: debug}
+			if err := build.Guest(command.Context(), config); err != nil {
+				return err
+			}
+			wasm, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			description, err := describe(command.Context(), wasm, limitFlags{})
+			if err != nil {
+				return fmt.Errorf("%s was built, and no server would load it: %w", file, err)
+			}
+			description.File = file
+			return description.write(command.OutOrStdout(), format)
+		},
+	}
+	command.Flags().StringVarP(&file, "out", "o", "", "file to write (default: the name of DIR and .wasm, in the current directory)")
+	command.Flags().Var(&format, "format", "what is printed: text or json")
+	command.Flags().BoolVar(&debug, "debug", false, "keep symbols for stack traces; the module is larger")
+	return command
+}
+
+// gzipped is how many bytes data takes compressed.
+func gzipped(data []byte) (int, error) {
+	var n counter
+	w, err := gzip.NewWriterLevel(&n, gzip.BestCompression)
+	if err != nil {
+		return 0, err
+	}
+	if _, err := w.Write(data); err != nil {
+		return 0, err
+	}
+	if err := w.Close(); err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+type counter int
+
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+var _ io.Writer = (*counter)(nil)
+
+func joined(list []string) string { return strings.Join(list, ", ") }
