@@ -154,6 +154,7 @@ func (c *Cacher) setReady(ready bool) {
 	c.isReady.Store(ready)
 	if ready {
 		close(c.filled)
+		c.advanced.fire(0) // WaitUntil waits for both
 	} else {
 		c.filled = make(chan struct{})
 	}
