@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +242,33 @@ func TestDeadlines(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
+	}
+}
+
+// TestSpinningGuestsYield: guest code cannot be preempted, so a guest that
+// never yielded would hold up a garbage collection until it is stopped.
+func TestSpinningGuestsYield(t *testing.T) {
+	rt := newRuntime(t, host.Config{Limits: host.Limits{Fuel: 1 << 50, Timeout: time.Hour}})
+	g := hosttest.NewGuest("spin", abi.OpValidateCreate)
+	m := load(t, rt, g.Finish(hosttest.Code(nil).Loop(hosttest.Code(nil).Br(0))), host.ModuleConfig{Warm: []*host.Call{}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() {
+		_, err := m.Call(ctx, &host.Call{Op: abi.OpValidateCreate})
+		stopped <- err
+	}()
+	for range 5 {
+		runtime.GC()
+	}
+	select {
+	case err := <-stopped:
+		t.Fatalf("stopped by itself: %v", err)
+	default:
+	}
+	cancel()
+	if class, _ := host.ClassOf(<-stopped); class != host.ClassDeadline {
+		t.Errorf("class %v", class)
 	}
 }
 
