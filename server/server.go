@@ -53,6 +53,7 @@ type Server struct {
 	loader    *loader.Loader
 	access    *access
 	lifecycle *controllers.Namespaces
+	garbage   *controllers.Garbage
 	registry  *prometheus.Registry
 
 	// starting and stopping hold /readyz back.
@@ -198,6 +199,20 @@ func (s *Server) openLoader() error {
 		},
 		Logger: s.logger,
 	})
+	if err != nil {
+		return err
+	}
+	rows, err := newLineageRows(s.storages)
+	if err != nil {
+		return err
+	}
+	s.garbage, err = controllers.NewGarbage(controllers.GarbageConfig{
+		Rows: rows, Logger: s.logger,
+		Pin: func() (rest.Catalog, func()) {
+			snapshot, release := s.loader.Holder().Acquire()
+			return snapshot, release
+		},
+	})
 	return err
 }
 
@@ -298,7 +313,10 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){s.loader.Run, s.access.run, s.lifecycle.Run} {
 		owned.Go(func() { run(background) })
 	}
-	owned.Go(func() { s.start(background) })
+	owned.Go(func() {
+		s.start(background)
+		s.garbage.Run(background) // not before all kinds are known
+	})
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 

@@ -1,0 +1,408 @@
+package controllers
+
+import (
+	"hash/maphash"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// identity says which object is meant. The uid alone tells objects apart; the rest says where one is.
+type identity struct {
+	schema.GroupKind
+	namespace, name string
+	uid             types.UID
+}
+
+// reference is an entry of metadata.ownerReferences.
+type reference struct {
+	schema.GroupKind
+	name   string
+	uid    types.UID
+	blocks bool // blockOwnerDeletion
+}
+
+// at returns the owner that r means when it is in a namespace; "": it is cluster-scoped.
+func (r reference) at(namespace string) identity {
+	return identity{GroupKind: r.GroupKind, namespace: namespace, name: r.name, uid: r.uid}
+}
+
+// means reports whether r, in an object of a namespace, means the object at owner. An owner in another
+// namespace is never meant.
+func (r reference) means(owner identity, namespace string) bool {
+	return r.at(owner.namespace) == owner && (owner.namespace == "" || owner.namespace == namespace)
+}
+
+// wait says for what an object whose deletion was requested waits.
+type wait uint8
+
+const (
+	waitsForNothing wait = iota
+	// waitsForDependents: finalizer foregroundDeletion.
+	waitsForDependents
+	// waitsForOrphans: finalizer orphan.
+	waitsForOrphans
+)
+
+// lineage is what an object's metadata says of its owners and its end.
+type lineage struct {
+	identity
+	refs     []reference
+	deleting bool
+	waits    wait
+}
+
+// lineageOf reads obj, of which only apiVersion, kind and metadata are looked at. An object without a uid
+// has none.
+func lineageOf(obj *document.Document) (l lineage, ok bool) {
+	m := rest.MetaOf(obj)
+	l.identity = identity{GroupKind: rest.KindOf(obj).GroupKind(), namespace: m.Namespace(), name: m.Name(), uid: m.UID()}
+	if l.uid == "" || l.Kind == "" || l.name == "" {
+		return lineage{}, false
+	}
+	l.refs = referencesOf(obj)
+	if l.deleting = m.Deleting(); l.deleting {
+		for _, f := range m.Finalizers() {
+			switch {
+			case f == metav1.FinalizerOrphanDependents:
+				l.waits = waitsForOrphans
+			case f == metav1.FinalizerDeleteDependents && l.waits == waitsForNothing:
+				l.waits = waitsForDependents
+			}
+		}
+	}
+	return l, true
+}
+
+func referencesOf(obj *document.Document) []reference {
+	owners := obj.Get("metadata", "ownerReferences")
+	if owners.Len() == 0 {
+		return nil
+	}
+	refs := make([]reference, 0, owners.Len())
+	for _, v := range owners.Elements() {
+		blocks, _ := v.Get("blockOwnerDeletion").Bool()
+		refs = append(refs, reference{
+			GroupKind: schema.FromAPIVersionAndKind(v.Get("apiVersion").String(), v.Get("kind").String()).GroupKind(),
+			name:      v.Get("name").String(), uid: types.UID(v.Get("uid").String()), blocks: blocks,
+		})
+	}
+	return refs
+}
+
+// node is an object that has owners or waits for its dependents. No other object is in the graph.
+type node struct {
+	identity
+	edges    []*edge
+	deleting bool
+	waits    wait
+	listing  uint64 // the last one in which it was seen
+}
+
+// edge is a reference of a node, in the list of its owner.
+type edge struct {
+	reference
+	node       *node
+	owner      *owner
+	prev, next *edge
+}
+
+// owner is what nodes refer to by its uid. It is forgotten with the last reference.
+type owner struct {
+	// gone: its deletion was seen. A uid never comes back.
+	gone bool
+	// seen is the identity under which it was found; absent one under which it was not. Zero: none yet.
+	seen, absent identity
+	first        *edge
+}
+
+// graph knows who depends on whom. It is fed in the order of the writes and puts the uids of objects for
+// which there is something to do into the queue.
+type graph struct {
+	enqueue func(types.UID) // never calls back
+
+	mu     sync.Mutex
+	nodes  map[types.UID]*node  // guarded by mu
+	owners map[types.UID]*owner // guarded by mu
+	// listing counts the listings; present holds, while one is under way, the hashes of the identities in it,
+	// else nil. guarded by mu
+	listing uint64
+	present map[uint64]struct{}
+	seed    maphash.Seed
+}
+
+func newGraph(enqueue func(types.UID)) *graph {
+	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, seed: maphash.MakeSeed()}
+}
+
+// begin starts a listing of all objects, each of which is put until end is called.
+func (g *graph) begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.listing++
+	g.present = map[uint64]struct{}{}
+}
+
+// end finishes a listing: what was not in it is gone, owners that were not in it are to be
+// verified, and what waits is looked at.
+func (g *graph) end() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	present := g.present
+	g.present = nil
+	for _, n := range g.nodes {
+		if n.listing != g.listing {
+			g.removeLocked(n.uid)
+		}
+	}
+	has := func(id identity) bool {
+		_, ok := present[maphash.Comparable(g.seed, id)]
+		return ok
+	}
+	for _, o := range g.owners {
+		if o.seen != (identity{}) && !has(o.seen) {
+			o.seen = identity{}
+		}
+		for e := o.first; e != nil; e = e.next {
+			if o.seen != (identity{}) {
+				break
+			}
+			for _, namespace := range []string{e.node.namespace, ""} {
+				if id := e.at(namespace); has(id) {
+					o.seen = id
+				}
+			}
+		}
+		for e := o.first; e != nil; e = e.next {
+			if !e.means(o.seen, e.node.namespace) {
+				g.enqueue(e.node.uid)
+			}
+		}
+	}
+	for _, n := range g.nodes {
+		g.startWaitingLocked(n)
+	}
+}
+
+// put brings the graph up to date with an object as it is now.
+func (g *graph) put(l lineage) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.present != nil {
+		g.present[maphash.Comparable(g.seed, l.identity)] = struct{}{}
+	}
+	n := g.nodes[l.uid]
+	if len(l.refs) == 0 && l.waits == waitsForNothing {
+		if n != nil {
+			g.unlinkLocked(n)
+			delete(g.nodes, l.uid)
+		}
+		return
+	}
+	if n == nil {
+		n = &node{identity: l.identity}
+		g.nodes[l.uid] = n
+	}
+	n.listing, n.deleting = g.listing, l.deleting
+	g.linkLocked(n, l.refs)
+	if n.waits != l.waits {
+		n.waits = l.waits
+		if g.present == nil {
+			g.startWaitingLocked(n)
+		}
+	}
+}
+
+// startWaitingLocked has a node that waits, and what it waits for, looked at.
+func (g *graph) startWaitingLocked(n *node) {
+	if n.waits == waitsForNothing {
+		return
+	}
+	g.enqueue(n.uid)
+	if o := g.owners[n.uid]; o != nil && n.waits == waitsForDependents {
+		for e := o.first; e != nil; e = e.next {
+			g.enqueue(e.node.uid)
+		}
+	}
+}
+
+// linkLocked makes refs the references of n.
+func (g *graph) linkLocked(n *node, refs []reference) {
+	if sameReferences(n.edges, refs) {
+		return
+	}
+	g.unlinkLocked(n)
+	n.edges = make([]*edge, 0, len(refs))
+	verify := false
+	for _, r := range refs {
+		o := g.owners[r.uid]
+		if o == nil {
+			o = &owner{}
+			g.owners[r.uid] = o
+		}
+		e := &edge{reference: r, node: n, owner: o, next: o.first}
+		if o.first != nil {
+			o.first.prev = e
+		}
+		o.first = e
+		n.edges = append(n.edges, e)
+		waiting := g.nodes[r.uid]
+		verify = verify || o.gone || !r.means(o.seen, n.namespace) || waiting != nil && waiting.waits == waitsForDependents
+	}
+	if verify && g.present == nil {
+		g.enqueue(n.uid)
+	}
+}
+
+func sameReferences(edges []*edge, refs []reference) bool {
+	if len(edges) != len(refs) {
+		return false
+	}
+	for i, e := range edges {
+		if e.reference != refs[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// unlinkLocked takes the references of n away. An owner that waits for its dependents may be free now.
+func (g *graph) unlinkLocked(n *node) {
+	for _, e := range n.edges {
+		if e.prev != nil {
+			e.prev.next = e.next
+		} else {
+			e.owner.first = e.next
+		}
+		if e.next != nil {
+			e.next.prev = e.prev
+		}
+		if waiting := g.nodes[e.uid]; waiting != nil && waiting.waits != waitsForNothing {
+			g.enqueue(e.uid)
+		}
+		if e.owner.first == nil {
+			delete(g.owners, e.uid)
+		}
+	}
+	n.edges = nil
+}
+
+// remove says that an object is gone.
+func (g *graph) remove(uid types.UID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.removeLocked(uid)
+}
+
+func (g *graph) removeLocked(uid types.UID) {
+	if o := g.owners[uid]; o != nil {
+		o.gone, o.seen = true, identity{}
+		for e := o.first; e != nil; e = e.next {
+			g.enqueue(e.node.uid)
+		}
+	}
+	if n := g.nodes[uid]; n != nil {
+		delete(g.nodes, uid)
+		g.unlinkLocked(n)
+	}
+}
+
+// found notes that the owner at id is or is not there. o is what standing returned before it was looked up.
+func (g *graph) found(o *owner, id identity, there bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case o == nil || o.gone || g.owners[id.uid] != o:
+	case there:
+		o.seen = id
+	default:
+		o.absent = id
+	}
+}
+
+// node returns a copy of what is known of an object, without its edges.
+func (g *graph) node(uid types.UID) (node, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := g.nodes[uid]
+	if n == nil {
+		return node{}, false
+	}
+	return node{identity: n.identity, deleting: n.deleting, waits: n.waits}, true
+}
+
+// standing is what is known of the owner that a reference means.
+type standing uint8
+
+const (
+	standsUnknown standing = iota
+	// standsSolid: it is there.
+	standsSolid
+	// standsWaiting: it is there and waits for its dependents to go.
+	standsWaiting
+	// standsAbsent: there is no such owner.
+	standsAbsent
+)
+
+// standing of the owner that r means, in an object of a namespace. The owner is for found.
+func (g *graph) standing(r reference, namespace string) (standing, *owner) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.owners[r.uid]
+	switch {
+	case o == nil:
+		return standsUnknown, nil
+	case o.gone || r.means(o.absent, namespace):
+		return standsAbsent, o
+	case !r.means(o.seen, namespace):
+		return standsUnknown, o
+	}
+	if n := g.nodes[r.uid]; n != nil && n.waits == waitsForDependents {
+		return standsWaiting, o
+	}
+	return standsSolid, o
+}
+
+// dependents returns those of an object, each once, for which keep is true.
+func (g *graph) dependents(uid types.UID, keep func(*edge) bool) []identity {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.owners[uid]
+	if o == nil {
+		return nil
+	}
+	var out []identity
+	for e := o.first; e != nil; e = e.next {
+		// The edges of one node to one owner are neighbours: they were linked together.
+		if keep(e) && (len(out) == 0 || out[len(out)-1].uid != e.node.uid) {
+			out = append(out, e.node.identity)
+		}
+	}
+	return out
+}
+
+// anyDependent reports whether any is true for a dependent of an object.
+func (g *graph) anyDependent(uid types.UID, any func(*edge) bool) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if o := g.owners[uid]; o != nil {
+		for e := o.first; e != nil; e = e.next {
+			if any(e) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// size returns how many objects and owners are known.
+func (g *graph) size() (nodes, owners int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.nodes), len(g.owners)
+}
