@@ -87,8 +87,10 @@ type limitFlags struct {
 	memory int
 }
 
+// limits of a module. Less fuel than usual is for calls only, since loading
+// needs some too.
 func (l *limitFlags) limits() host.Limits {
-	return host.Limits{Fuel: l.fuel, MemoryBytes: l.memory}
+	return host.Limits{Fuel: max(l.fuel, host.DefaultFuel), MemoryBytes: l.memory}
 }
 
 // grouped spells a number with commas.

@@ -119,8 +119,9 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 	}
 	v := verdict{
 		Module: manifest.Name, Version: manifest.Version, Digest: module.Digest(), Hook: op.String(),
-		FuelLimit: module.Limits().Fuel, input: call.Object,
+		FuelLimit: f.limits.fuel, input: call.Object,
 	}
+	call.Budget = host.NewBudget(f.limits.fuel, time.Time{})
 	start := time.Now()
 	res, err := module.Call(ctx, call)
 	v.Milliseconds = float64(time.Since(start).Microseconds()) / 1000
