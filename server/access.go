@@ -2,48 +2,148 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
+	"errors"
+	"log/slog"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/group"
-	"k8s.io/apiserver/pkg/authentication/request/anonymous"
-	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
-	"k8s.io/apiserver/pkg/authentication/request/union"
-	x509request "k8s.io/apiserver/pkg/authentication/request/x509"
-	"k8s.io/apiserver/pkg/authentication/token/tokenfile"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+
+	"weir.dev/weir/server/auth"
+	"weir.dev/weir/server/auth/bootstrap"
+	"weir.dev/weir/server/auth/rbac"
+	"weir.dev/weir/server/auth/reviews"
+	"weir.dev/weir/server/rest"
 )
 
 // access says who a client is and what it may do.
 type access struct {
-	authenticator authenticator.Request
-	authorizer    authorizer.Authorizer
+	authenticator *auth.Authenticator
+	authorizer    *auth.Authorizer
+	authorities   *auth.Authorities
+	index         *rbac.Index
+	logger        *slog.Logger
+
+	stored func(group, name string) any // set by follow
+	// first is closed when the default roles and bindings have been tried once, with firstErr.
+	first    chan struct{}
+	firstErr error
 }
 
-func newAccess(c *Config, clientCAs *x509.CertPool, _ func(group, name string) any) (*access, error) {
-	options := x509request.DefaultVerifyOptions()
-	options.Roots = clientCAs
-	list := []authenticator.Request{x509request.New(options, x509request.CommonNameUserConversion)}
-	if c.TokenAuthFile != "" {
-		tokens, err := tokenfile.NewCSV(c.TokenAuthFile)
-		if err != nil {
-			return nil, err
+func newAccess(c *Config, authorities *auth.Authorities) (*access, error) {
+	authenticator, err := auth.NewAuthenticator(auth.AuthenticatorConfig{
+		Authorities: authorities, TokenFile: c.TokenAuthFile, Anonymous: !c.DisableAnonymous, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	index := rbac.NewIndex(c.Logger)
+	return &access{
+		authenticator: authenticator, authorizer: &auth.Authorizer{Rules: rbac.NewAuthorizer(index)},
+		authorities: authorities, index: index, logger: c.Logger, first: make(chan struct{}),
+	}, nil
+}
+
+// follow says where roles and bindings are stored. It comes before run.
+func (a *access) follow(stored func(group, name string) any) error {
+	a.stored = stored
+	return a.index.Follow(func(resource string) rest.Watcher {
+		watcher, _ := stored(rbacv1.GroupName, resource).(rest.Watcher)
+		return watcher
+	})
+}
+
+// run follows roles and bindings and keeps authorities fresh, until ctx is done.
+func (a *access) run(ctx context.Context) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.authorities.Run(ctx)
+	}()
+	bootstrapped := make(chan struct{})
+	go func() {
+		defer close(bootstrapped)
+		a.firstErr = a.bootstrap(ctx)
+		close(a.first)
+	}()
+	a.index.Run(ctx)
+	<-bootstrapped
+	<-done
+}
+
+// ready returns nil when roles and bindings are known and the default ones are stored. The first try began with
+// run, beside what else a start does.
+func (a *access) ready(ctx context.Context) error {
+	select {
+	case <-a.first:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if a.firstErr == nil {
+		return nil
+	}
+	if err := a.bootstrap(ctx); err != nil {
+		return err
+	}
+	a.firstErr = nil
+	return nil
+}
+
+// bootstrap makes the default roles and bindings that are missing, and returns when they are in force.
+func (a *access) bootstrap(ctx context.Context) error {
+	objects, err := bootstrap.Objects()
+	if err != nil {
+		return err
+	}
+	if err := a.index.WaitSynced(ctx); err != nil {
+		return err
+	}
+	return bootstrap.Reconcile(ctx, bootstrap.Config{
+		Objects: objects, Has: a.index.Has, Logger: a.logger,
+		Storage: func(resource string) bootstrap.Storage {
+			storage, _ := a.stored(rbacv1.GroupName, resource).(bootstrap.Storage)
+			return storage
+		},
+	})
+}
+
+// virtual are the resources that are answered and not stored.
+func (a *access) virtual() (map[schema.GroupResource]any, error) {
+	answers, err := reviews.New(reviews.Config{Tokens: a.authenticator, Authorizer: a.authorizer, Rules: a.authorizer})
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[schema.GroupResource]any, len(answers))
+	for gr, storage := range answers {
+		out[gr] = storage
+	}
+	return out, nil
+}
+
+// wire gives a builder what it needs of access: the reviews, the guards of roles and bindings, and that writes
+// to those are in force when they return.
+func (a *access) wire(b *builder) error {
+	var err error
+	if b.virtual, err = a.virtual(); err != nil {
+		return err
+	}
+	escalation := &rbac.Escalation{Index: a.index, Authorizer: a.authorizer}
+	for _, resource := range rbac.Resources() {
+		guard := rbac.NewGuard(resource, escalation)
+		b.native[schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}] = func(subresource string) []rest.Layer {
+			if subresource != "" {
+				return nil
+			}
+			return []rest.Layer{guard}
 		}
-		list = append(list, bearertoken.New(tokens))
 	}
-	authn := group.NewAuthenticatedGroupAdder(union.New(list...))
-	if !c.DisableAnonymous {
-		authn = union.NewFailOnError(authn, anonymous.NewAuthenticator(nil))
+	if b.wait == nil {
+		return errors.New("access: the builder does not wait for configuration yet")
 	}
-	return &access{authenticator: authn, authorizer: authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}, nil
+	others := b.wait
+	b.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
+		if gr.Group == rbacv1.GroupName {
+			return a.index.WaitFor(ctx, gr.Resource, rv)
+		}
+		return others(ctx, gr, rv)
+	}
+	return nil
 }
-
-func (a *access) run(ctx context.Context) { <-ctx.Done() }
-
-func (a *access) ready(context.Context) error { return nil }
-
-// virtualResources are the resources that are answered and not stored.
-func virtualResources(func() *access) map[schema.GroupResource]any { return nil }

@@ -38,7 +38,7 @@ type builder struct {
 	engine policies.Engine
 	logger *slog.Logger
 	// wait waits until a write to a configuration resource is in force.
-	wait func(ctx context.Context, resource, resourceVersion string) error
+	wait func(ctx context.Context, resource schema.GroupResource, resourceVersion string) error
 
 	mu    sync.Mutex
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
@@ -218,14 +218,14 @@ func (b *builder) store(d *resources.Definition, config registry.Config, out *re
 	}
 	out.Storage = store
 	if isConfiguration(gr) {
-		out.Storage = loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr.Resource, rv) })
+		out.Storage = loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr, rv) })
 	}
 	return store, nil
 }
 
-// isConfiguration reports whether a write to a resource changes what is served.
+// isConfiguration reports whether a write to a resource changes what is served, or who may ask for it.
 func isConfiguration(gr schema.GroupResource) bool {
-	return gr.Group == "weir.dev" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	return gr.Group == "weir.dev" || gr.Group == "rbac.authorization.k8s.io" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 }
 
 // keeps returns the paths that only a subresource other than status writes.

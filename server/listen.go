@@ -3,13 +3,12 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -33,8 +32,9 @@ func listen(c *Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// newHTTPServer returns what serves handler over TLS, HTTP/2 and HTTP/1.1, and asks clients for certificates.
-func newHTTPServer(handler http.Handler, certFile, keyFile string, clientCAs *x509.CertPool, logger *slog.Logger) (*http.Server, error) {
+// newHTTPServer returns what serves handler over TLS, HTTP/2 and HTTP/1.1, and asks clients for certificates of the
+// authorities that clientCAs returns at that time.
+func newHTTPServer(handler http.Handler, certFile, keyFile string, clientCAs func() *x509.CertPool, logger *slog.Logger) (*http.Server, error) {
 	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
@@ -47,7 +47,7 @@ func newHTTPServer(handler http.Handler, certFile, keyFile string, clientCAs *x5
 			// Certificates are asked for and judged by the authenticator: a bad one is a 401 that says so, not
 			// a broken connection.
 			ClientAuth: tls.RequestClientCert,
-			ClientCAs:  clientCAs,
+			ClientCAs:  clientCAs(),
 			NextProtos: []string{"h2", "http/1.1"},
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
@@ -59,22 +59,25 @@ func newHTTPServer(handler http.Handler, certFile, keyFile string, clientCAs *x5
 		MaxReadFrameSize:     maxReadFrameSize,
 		IdleTimeout:          idleTimeout,
 	})
+	s.TLSConfig.GetConfigForClient = freshAuthorities(s.TLSConfig, clientCAs)
 	return s, err
 }
 
-// certPool reads the certificates of authorities from PEM files.
-func certPool(files ...string) (*x509.CertPool, error) {
-	pool := x509.NewCertPool()
-	var errs []error
-	for _, name := range files {
-		data, err := os.ReadFile(name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+// freshAuthorities names the authorities of the moment to each client. Clients choose a certificate by them.
+func freshAuthorities(base *tls.Config, clientCAs func() *x509.CertPool) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	var latest atomic.Pointer[tls.Config]
+	return func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		pool := clientCAs()
+		if pool == base.ClientCAs {
+			return nil, nil // base as it is
 		}
-		if !pool.AppendCertsFromPEM(data) {
-			errs = append(errs, fmt.Errorf("%s holds no certificate", name))
+		if c := latest.Load(); c != nil && c.ClientCAs == pool {
+			return c, nil
 		}
+		c := base.Clone()
+		c.GetConfigForClient = nil
+		c.ClientCAs = pool
+		latest.Store(c)
+		return c, nil
 	}
-	return pool, errors.Join(errs...)
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +24,7 @@ import (
 	"weir.dev/weir/policies/cel"
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/admission/lifecycle"
+	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/endpoints"
 	"weir.dev/weir/server/filters"
@@ -40,7 +40,7 @@ type Server struct {
 	config       Config
 	logger       *slog.Logger
 	certificates *Certificates
-	clientCAs    *x509.CertPool
+	clientCAs    *auth.Authorities
 	listener     net.Listener
 	http         *http.Server
 	drain        *filters.Drain
@@ -105,7 +105,7 @@ func (s *Server) openCertificates() (err error) {
 	if s.config.ClientCAFile != "" {
 		authorities = append(authorities, s.config.ClientCAFile)
 	}
-	s.clientCAs, err = certPool(authorities...)
+	s.clientCAs, err = auth.NewAuthorities(s.logger, authorities...)
 	return err
 }
 
@@ -114,11 +114,14 @@ func (s *Server) assemble() error {
 	if err := s.openStorage(); err != nil {
 		return err
 	}
+	var err error
+	if s.access, err = newAccess(&s.config, s.clientCAs); err != nil {
+		return err
+	}
 	if err := s.openLoader(); err != nil {
 		return err
 	}
-	var err error
-	if s.access, err = newAccess(&s.config, s.clientCAs, s.stored); err != nil {
+	if err := s.access.follow(s.stored); err != nil {
 		return err
 	}
 	handler, err := s.handler()
@@ -129,7 +132,7 @@ func (s *Server) assemble() error {
 	if certFile == "" {
 		certFile, keyFile = s.certificates.ServingCertFile, s.certificates.ServingKeyFile
 	}
-	if s.http, err = newHTTPServer(handler, certFile, keyFile, s.clientCAs, s.logger); err != nil {
+	if s.http, err = newHTTPServer(handler, certFile, keyFile, s.clientCAs.Pool, s.logger); err != nil {
 		return err
 	}
 	return WriteKubeconfig(s.Kubeconfig(), s.URL(), s.trust())
@@ -180,8 +183,12 @@ func (s *Server) openLoader() error {
 		return err
 	}
 	build := newBuilder(set, s.storages, s.config.EtcdPrefix, engine, s.logger)
-	build.virtual = virtualResources(func() *access { return s.access })
-	build.wait = func(ctx context.Context, resource, rv string) error { return s.loader.WaitFor(ctx, resource, rv) }
+	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
+		return s.loader.WaitFor(ctx, gr.Resource, rv)
+	}
+	if err := s.access.wire(build); err != nil {
+		return err
+	}
 	s.loader, err = loader.New(loader.Config{
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Host: s.host,
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
