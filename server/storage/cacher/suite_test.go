@@ -32,6 +32,9 @@ func newCacher(t testing.TB) (*cacher.Cacher, storagetest.Compaction) {
 	compact := etcd3test.Compaction(client)
 	return c, func(ctx context.Context, t testing.TB, rev uint64) {
 		t.Helper()
+		if err := c.WaitUntil(ctx, rev); err != nil {
+			t.Fatal(err)
+		}
 		compact(ctx, t, rev)
 		c.Compact(rev)
 	}
