@@ -22,17 +22,19 @@ type health struct {
 	checks []check
 }
 
-func (h *health) install(mux *http.ServeMux) {
-	mux.HandleFunc(h.path, h.serve)
+// handlers returns what serves each path.
+func (h *health) handlers() map[string]http.Handler {
+	handlers := map[string]http.Handler{h.path: http.HandlerFunc(h.serve)}
 	for _, c := range h.checks {
-		mux.HandleFunc(h.path+"/"+c.name, func(w http.ResponseWriter, r *http.Request) {
+		handlers[h.path+"/"+c.name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := c.ok(r.Context()); err != nil {
 				http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 				return
 			}
-			_, _ = fmt.Fprint(w, "ok")
+			_, _ = fmt.Fprint(w, "ok") // a client that is gone needs no answer
 		})
 	}
+	return handlers
 }
 
 func (h *health) serve(w http.ResponseWriter, r *http.Request) {

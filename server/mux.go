@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sort"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,38 +12,50 @@ import (
 	"weir.dev/weir/server/request"
 )
 
-// newMux routes what the endpoints serve and what stands beside them: health, metrics, version and the index.
-func newMux(api http.Handler, metrics http.Handler, checks ...*health) *http.ServeMux {
-	mux := http.NewServeMux()
+// mux routes what the endpoints serve and what stands beside them: health, metrics, version and
+// the index. It takes paths as they are: http.ServeMux would answer an unclean one with a
+// redirect, which no API client expects.
+type mux struct {
+	api   http.Handler
+	exact map[string]http.Handler
+	index []byte
+}
+
+func newMux(api, metrics http.Handler, checks ...*health) (*mux, error) {
+	m := &mux{api: api, exact: map[string]http.Handler{}}
+	version := http.HandlerFunc(serveVersion)
+	m.exact["/version"], m.exact["/version/"], m.exact["/metrics"] = version, version, metrics
 	paths := []string{"/api", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version"}
-	for _, prefix := range []string{"/api", "/apis", "/openapi/v2", "/openapi/v3"} {
-		mux.Handle(prefix, api)
-		mux.Handle(prefix+"/", api)
-	}
 	for _, h := range checks {
-		h.install(mux)
-		paths = append(paths, h.path)
-		for _, c := range h.checks {
-			paths = append(paths, h.path+"/"+c.name)
+		for path, handler := range h.handlers() {
+			m.exact[path] = handler
+			paths = append(paths, path)
 		}
 	}
-	mux.Handle("/metrics", metrics)
-	mux.HandleFunc("/version", serveVersion)
-	mux.HandleFunc("/version/", serveVersion)
 	sort.Strings(paths)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/" {
-			request.WriteError(w, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
-				"the server could not find the requested resource", 0, true))
+	index, err := json.MarshalIndent(map[string][]string{"paths": paths}, "", "  ")
+	m.index = append(index, '\n')
+	return m, err
+}
+
+// ServeHTTP implements http.Handler.
+func (m *mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.Path
+	for _, prefix := range []string{"/api", "/apis", "/openapi/v2", "/openapi/v3"} {
+		if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
+			m.api.ServeHTTP(w, r)
 			return
 		}
-		body, err := json.MarshalIndent(map[string][]string{"paths": paths}, "", "  ")
-		if err != nil {
-			request.WriteError(w, err)
-			return
-		}
+	}
+	if handler, ok := m.exact[path]; ok {
+		handler.ServeHTTP(w, r)
+		return
+	}
+	if path == "/" || path == "" {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(append(body, '\n'))
-	})
-	return mux
+		_, _ = w.Write(m.index) // a client that is gone needs no answer
+		return
+	}
+	request.WriteError(w, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
+		"the server could not find the requested resource", 0, true))
 }

@@ -246,13 +246,16 @@ func (s *Server) handler() (http.Handler, error) {
 	etcd := check{"etcd", s.pingEtcd}
 	live := []check{{"ping", func(context.Context) error { return nil }}, etcd}
 	ready := append(live, check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
-	mux := newMux(api, promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
+	routes, err := newMux(api, promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
 		&health{"/healthz", live}, &health{"/livez", live}, &health{"/readyz", ready})
+	if err != nil {
+		return nil, err
+	}
 	metrics, err := filters.NewMetrics(s.registry)
 	if err != nil {
 		return nil, err
 	}
-	return filters.Chain(mux, filters.Config{
+	return filters.Chain(routes, filters.Config{
 		Logger:        s.logger,
 		Authenticator: s.access.authenticator,
 		Authorizer:    s.access.authorizer,

@@ -64,7 +64,7 @@ func New(config Config) (*Engine, error) {
 	e.plain = environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv()
 	resolver := common.ResolverEnvOption(&mutation.DynamicTypeResolver{})
 	var err error
-	if e.mutating, err = e.plain.Extend(library.JSONPatch(), resolver); err != nil {
+	if e.mutating, err = e.plain.Extend(library.JSONPatch(), ext.Encoders(), resolver); err != nil {
 		return nil, fmt.Errorf("cel environment for mutations: %w", err)
 	}
 	if e.unmetered, err = celgo.NewEnv(append(libraries(), resolver)...); err != nil {
@@ -77,7 +77,7 @@ func New(config Config) (*Engine, error) {
 func (*Engine) Name() string { return "cel" }
 
 // libraries are those of k8s.io/apiserver/pkg/cel/environment at version 1.37, apart
-// from the authorizer's, and of mutations. A test compares them.
+// from the authorizer's, and of mutations, with base64 beside them. A test compares them.
 func libraries() []celgo.EnvOption {
 	return []celgo.EnvOption{
 		celgo.HomogeneousAggregateLiterals(),
@@ -98,6 +98,7 @@ func libraries() []celgo.EnvOption {
 		ext.Sets(),
 		ext.TwoVarComprehensions(),
 		ext.Lists(ext.ListsVersion(3)),
+		ext.Encoders(),
 	}
 }
 
