@@ -1,12 +1,16 @@
 package weir
 
-import "weir.dev/weir/abi"
+import (
+	"weir.dev/weir/abi"
+	"weir.dev/weir/sdk/go/internal/codec"
+)
 
 // Context is one call of a hook. It is not valid after the hook has returned.
 type Context struct {
 	host   Host
 	hooks  Hooks
-	inputs [abi.InputSlots][]byte
+	inputs [abi.InputSlots][]byte // whole
+	parts  [abi.InputSlots][]byte // what the strategy's type can hold of them
 	meta   *abi.Meta
 	result abi.Result
 	chunk  []byte // what is left of the buffer of answers
@@ -98,6 +102,68 @@ func (c *Context) read(slot abi.Slot) []byte {
 	}
 	c.inputs[slot] = buf
 	return buf
+}
+
+// readOutline returns an object of the members in an outline only, nil if the
+// slot is absent. To pass over a member in the guest costs more than not to
+// ask for it.
+func (c *Context) readOutline(slot abi.Slot, outline []codec.Member) []byte {
+	if outline == nil || c.inputs[slot] != nil {
+		return c.read(slot)
+	}
+	if c.parts[slot] != nil {
+		return c.parts[slot]
+	}
+	b := append(make([]byte, 0, 4<<10), '{')
+	for _, m := range outline {
+		if m.Inner == nil {
+			b = c.appendMember(b, slot, m.Lead, memberPath("", m.Name))
+			continue
+		}
+		start := len(b)
+		b = append(append(b, m.Lead...), '{')
+		empty := len(b)
+		for _, inner := range m.Inner {
+			b = c.appendMember(b, slot, inner.Lead, memberPath(m.Name, inner.Name))
+		}
+		if len(b) == empty && !(View{c, slot}).Has(m.Name) {
+			b = b[:start]
+			continue
+		}
+		b = append(closed(b), '}', ',')
+	}
+	if len(b) == 1 && !(View{c, slot}).Has("") {
+		return nil
+	}
+	c.parts[slot] = append(closed(b), '}')
+	return c.parts[slot]
+}
+
+// appendMember appends a member of an object and a comma, or nothing if there
+// is none.
+func (c *Context) appendMember(b []byte, slot abi.Slot, lead []byte, path string) []byte {
+	start := len(b)
+	b = append(b, lead...)
+	n := c.host.Query(slot, path, b[len(b):cap(b)])
+	if n > cap(b)-len(b) {
+		b = append(make([]byte, 0, 2*cap(b)+n), b...)
+		n = c.host.Query(slot, path, b[len(b):cap(b)])
+	}
+	switch {
+	case n == -int(abi.ENOENT):
+		return b[:start]
+	case n < 0 || n > cap(b)-len(b):
+		panic(failure("query " + slot.String() + " " + path + ": " + errno(n)))
+	}
+	return append(b[:len(b)+n], ',')
+}
+
+// closed is b without a comma at its end.
+func closed(b []byte) []byte {
+	if n := len(b) - 1; b[n] == ',' {
+		return b[:n]
+	}
+	return b
 }
 
 // query returns the answer to a query, nil if the path is absent.

@@ -145,7 +145,7 @@ func input[T any](c *Context, slot abi.Slot) *T {
 		}
 		return v
 	}
-	raw := c.read(slot)
+	raw := c.readOutline(slot, c.hooks.codec.Outline(v))
 	if raw == nil {
 		return nil
 	}
@@ -174,7 +174,7 @@ func output[T any](c *Context, v *T) {
 		}
 	} else {
 		var err error
-		if patch, err = c.hooks.codec.Diff(c.read(abi.SlotObject), v); err != nil {
+		if patch, err = c.hooks.codec.Diff(c.readOutline(abi.SlotObject, c.hooks.codec.Outline(v)), v); err != nil {
 			panic(failure("changes to the object: " + err.Error()))
 		}
 	}

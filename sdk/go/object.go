@@ -111,7 +111,7 @@ func (o *Object) edited(steps []step) (raw []byte, edited bool) {
 				index, _ := strconv.Atoi(s.name)
 				raw = codec.Element(raw, index)
 			} else {
-				raw = codec.Member(raw, s.name)
+				raw = codec.Get(raw, s.name)
 			}
 		}
 		return raw, true
@@ -146,6 +146,19 @@ func joinPath(steps []step) string {
 		}
 	}
 	return string(b)
+}
+
+// memberPath spells the path of a member, of a member.
+func memberPath(parent, name string) string {
+	switch {
+	case !plainName(name) && parent == "":
+		return joinPath([]step{{name: name}})
+	case !plainName(name):
+		return joinPath([]step{{name: parent}, {name: name}})
+	case parent == "":
+		return name
+	}
+	return parent + "." + name
 }
 
 // plainName tells whether a name needs no quotes in a path.

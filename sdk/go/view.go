@@ -68,7 +68,12 @@ func (v View) Decode(path string, into any) (bool, error) {
 	// A type is got to know even if there is nothing to decode, so that calls
 	// that warm the module up do so.
 	v.ctx.hooks.codec.Learn(into)
-	raw := v.Raw(path)
+	var raw []byte
+	if path == "" {
+		raw = v.ctx.readOutline(v.slot, v.ctx.hooks.codec.Outline(into))
+	} else {
+		raw = v.Raw(path)
+	}
 	if raw == nil {
 		return false, nil
 	}

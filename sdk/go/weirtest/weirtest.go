@@ -240,3 +240,13 @@ func (h *host) Log(_ abi.LogLevel, line string) int {
 	h.log = append(h.log, line)
 	return len(line)
 }
+
+// Text spells what a hook said, the object apart: the result in JSON and the
+// log lines.
+func Text(r *Result) string {
+	raw, err := json.Marshal(r.Result)
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%s %s", raw, r.Log)
+}

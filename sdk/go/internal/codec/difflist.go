@@ -179,7 +179,7 @@ func (d *differ) matchKeys(element *plan, v reflect.Value, was [][]byte, match [
 	f := &element.fields[element.key]
 	old := make([]string, len(was))
 	for j, raw := range was {
-		value := Member(raw, f.name)
+		value := Get(raw, f.name)
 		key := reflect.New(f.plan.typ).Elem()
 		if !isAbsent(value) {
 			dec := decoder{codec: d.codec, scanner: scanner{data: value}}

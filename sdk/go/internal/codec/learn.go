@@ -88,3 +88,49 @@ func (p *plan) exampleText() string {
 	}
 	return "null"
 }
+
+// Outline returns the paths of what the struct that v points to can hold of an
+// object: its members, and for metadata, of which most is managedFields, the
+// members of that. It is nil if the whole object had better be read.
+func (c *Codec) Outline(v any) []Member {
+	t := reflect.TypeOf(v)
+	if t == nil || t.Kind() != reflect.Pointer {
+		return nil
+	}
+	p := c.plan(t.Elem())
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p.outlined {
+		return p.outline
+	}
+	p.outlined = true
+	const most = 16 // queries
+	n := 0
+	for i := range p.fields {
+		f := &p.fields[i]
+		m := Member{Name: f.name, Lead: append(appendString(nil, f.name), ':')}
+		if f.name == "metadata" && f.plan.kind == kindStruct {
+			m.Inner = []Member{}
+			for j := range f.plan.fields {
+				name := f.plan.fields[j].name
+				m.Inner = append(m.Inner, Member{Name: name, Lead: append(appendString(nil, name), ':')})
+			}
+			n += len(m.Inner)
+		}
+		n++
+		p.outline = append(p.outline, m)
+	}
+	if n > most {
+		p.outline = nil
+	}
+	return p.outline
+}
+
+// Member is a member of an object.
+type Member struct {
+	Name string
+	// Lead is the quoted name and a colon.
+	Lead []byte
+	// Inner are the members of the member that matter; nil: all.
+	Inner []Member
+}

@@ -48,6 +48,9 @@ type plan struct {
 	key    int     // index in fields of what identifies a list element, or -1
 	// stringMap marks map[string]string.
 	stringMap bool
+
+	outlined bool     // guarded by Codec.mu
+	outline  []Member // guarded by Codec.mu until outlined
 }
 
 type field struct {

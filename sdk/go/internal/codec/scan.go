@@ -249,8 +249,8 @@ func elements(raw []byte) [][]byte {
 	}
 }
 
-// Member returns the member of an object, nil if there is none.
-func Member(raw []byte, name string) []byte {
+// Get returns the member of an object, nil if there is none.
+func Get(raw []byte, name string) []byte {
 	var found []byte
 	eachMember(raw, func(n string, value []byte) bool {
 		if n == name {
