@@ -102,7 +102,7 @@ func BuildKubectl(ctx context.Context) (string, error) {
 		return "", &UnreachableError{Tool: "kubectl", Output: string(out)}
 	}
 	flags := "-s -w -X k8s.io/component-base/version.gitVersion=" + KubectlVersion + " -X k8s.io/client-go/pkg/version.gitVersion=" + KubectlVersion
-	if out, err := goCommand(ctx, dir, "build", "-trimpath", "-buildvcs=false", "-ldflags", flags, "-o", "kubectl.new", "."); err != nil {
+	if out, err := goCommand(ctx, dir, "build", "-buildvcs=false", "-ldflags", flags, "-o", "kubectl.new", "."); err != nil {
 		return "", fmt.Errorf("build kubectl: %w\n%s", err, out)
 	}
 	return binary, os.Rename(filepath.Join(dir, "kubectl.new"), binary)
@@ -111,7 +111,7 @@ func BuildKubectl(ctx context.Context) (string, error) {
 func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = dir
-	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=", "CGO_ENABLED=0")
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	var out bytes.Buffer
 	command.Stdout, command.Stderr = &out, &out
 	err := command.Run()
