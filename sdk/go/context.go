@@ -8,12 +8,12 @@ import (
 // Context is one call of a hook. It is not valid after the hook has returned.
 type Context struct {
 	host   Host
-	hooks  Hooks
+	codec  *codec.Codec
 	inputs [abi.InputSlots][]byte // whole
 	parts  [abi.InputSlots][]byte // what the strategy's type can hold of them
 	meta   *abi.Meta
 	result abi.Result
-	chunk  []byte // what is left of the buffer of answers
+	arena  []byte // what is left of the buffer of answers
 }
 
 // Request is who asks for what: user, operation, name, time. In WebAssembly
@@ -22,7 +22,7 @@ func (c *Context) Request() *abi.Meta {
 	if c.meta == nil {
 		c.meta = &abi.Meta{}
 		if raw := c.read(abi.SlotMeta); raw != nil {
-			if err := c.hooks.codec.Decode(raw, c.meta); err != nil {
+			if err := c.codec.Decode(raw, c.meta); err != nil {
 				c.undecodable(abi.SlotMeta, "", err)
 			}
 		}
@@ -37,7 +37,7 @@ func (c *Context) Settings(into any) error {
 	if raw == nil {
 		return nil
 	}
-	return c.hooks.codec.Decode(raw, into)
+	return c.codec.Decode(raw, into)
 }
 
 // Object is the object as it came to the hook.
@@ -88,20 +88,29 @@ func (c *Context) read(slot abi.Slot) []byte {
 	if c.inputs[slot] != nil {
 		return c.inputs[slot]
 	}
-	n := c.host.Read(slot, 0, nil)
+	n := c.host.Read(slot, 0, c.arena)
 	if n == -int(abi.ENOENT) {
 		return nil
 	}
-	var buf []byte
-	if n > 0 {
-		buf = make([]byte, n)
-		n = c.host.Read(slot, 0, buf)
+	if n > len(c.arena) {
+		c.arena = make([]byte, max(n, arenaBytes))
+		n = c.host.Read(slot, 0, c.arena)
 	}
-	if n != len(buf) {
+	if n < 0 || n > len(c.arena) {
 		panic(failure("read " + slot.String() + ": " + errno(n)))
 	}
-	c.inputs[slot] = buf
-	return buf
+	c.inputs[slot] = c.take(n)
+	return c.inputs[slot]
+}
+
+// arenaBytes is the size of the buffer of answers to begin with.
+const arenaBytes = 16 << 10
+
+// take gives the first n bytes of the arena, which are the answer, away.
+func (c *Context) take(n int) []byte {
+	b := c.arena[:n:n]
+	c.arena = c.arena[n:]
+	return b
 }
 
 // readOutline returns an object of the members in an outline only, nil if the
@@ -114,7 +123,11 @@ func (c *Context) readOutline(slot abi.Slot, outline []codec.Member) []byte {
 	if c.parts[slot] != nil {
 		return c.parts[slot]
 	}
-	b := append(make([]byte, 0, 4<<10), '{')
+	if len(c.arena) == 0 {
+		c.arena = make([]byte, arenaBytes)
+	}
+	first := &c.arena[0]
+	b := append(c.arena[:0], '{')
 	for _, m := range outline {
 		if m.Inner == nil {
 			b = c.appendMember(b, slot, m.Lead, memberPath("", m.Name))
@@ -135,8 +148,12 @@ func (c *Context) readOutline(slot abi.Slot, outline []codec.Member) []byte {
 	if len(b) == 1 && !(View{c, slot}).Has("") {
 		return nil
 	}
-	c.parts[slot] = append(closed(b), '}')
-	return c.parts[slot]
+	b = append(closed(b), '}')
+	if &b[0] == first {
+		b = c.take(len(b))
+	}
+	c.parts[slot] = b
+	return b
 }
 
 // appendMember appends a member of an object and a comma, or nothing if there
@@ -168,24 +185,18 @@ func closed(b []byte) []byte {
 
 // query returns the answer to a query, nil if the path is absent.
 func (c *Context) query(slot abi.Slot, path string) []byte {
-	const chunk = 4 << 10
-	if c.chunk == nil {
-		c.chunk = make([]byte, chunk)
-	}
-	n := c.host.Query(slot, path, c.chunk)
-	if n > len(c.chunk) {
-		c.chunk = make([]byte, max(n, chunk))
-		n = c.host.Query(slot, path, c.chunk)
-	}
+	n := c.host.Query(slot, path, c.arena)
 	if n == -int(abi.ENOENT) {
 		return nil
 	}
-	if n < 0 || n > len(c.chunk) {
+	if n > len(c.arena) {
+		c.arena = make([]byte, max(n, arenaBytes))
+		n = c.host.Query(slot, path, c.arena)
+	}
+	if n < 0 || n > len(c.arena) {
 		panic(failure("query " + slot.String() + " " + path + ": " + errno(n)))
 	}
-	answer := c.chunk[:n:n]
-	c.chunk = c.chunk[n:]
-	return answer
+	return c.take(n)
 }
 
 func (c *Context) write(slot abi.Slot, data []byte) {
@@ -206,7 +217,7 @@ func (c *Context) encode(v any) []byte {
 	if raw, ok := v.([]byte); ok {
 		return raw
 	}
-	raw, err := c.hooks.codec.Append(nil, v)
+	raw, err := c.codec.Append(nil, v)
 	if err != nil {
 		panic(failure("encode: " + err.Error()))
 	}
@@ -221,7 +232,7 @@ func (c *Context) refuse(err error) {
 		for _, e := range err {
 			fe := abi.FieldError{Type: e.Type, Field: e.Field, Detail: e.Detail}
 			if e.Value != nil {
-				raw, cerr := c.hooks.codec.Append(nil, e.Value)
+				raw, cerr := c.codec.Append(nil, e.Value)
 				if cerr != nil {
 					panic(failure("value of " + e.Field + ": " + cerr.Error()))
 				}

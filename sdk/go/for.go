@@ -145,11 +145,11 @@ func input[T any](c *Context, slot abi.Slot) *T {
 		}
 		return v
 	}
-	raw := c.readOutline(slot, c.hooks.codec.Outline(v))
+	raw := c.readOutline(slot, c.codec.Outline(v))
 	if raw == nil {
 		return nil
 	}
-	if err := c.hooks.codec.Decode(raw, v); err != nil {
+	if err := c.codec.Decode(raw, v); err != nil {
 		c.undecodable(slot, "", err)
 	}
 	return v
@@ -174,7 +174,7 @@ func output[T any](c *Context, v *T) {
 		}
 	} else {
 		var err error
-		if patch, err = c.hooks.codec.Diff(c.readOutline(abi.SlotObject, c.hooks.codec.Outline(v)), v); err != nil {
+		if patch, err = c.codec.Diff(c.readOutline(abi.SlotObject, c.codec.Outline(v)), v); err != nil {
 			panic(failure("changes to the object: " + err.Error()))
 		}
 	}

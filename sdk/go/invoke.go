@@ -41,18 +41,26 @@ func (h Hooks) Describe(host Host, info Info) abi.Status {
 
 // Invoke is abi.ExportInvoke: it runs the hook of an op, once its object is
 // decoded, and writes what comes of it.
-func (h Hooks) Invoke(host Host, op abi.Op) (status abi.Status) {
+func (h Hooks) Invoke(host Host, op abi.Op) abi.Status {
+	status, _ := h.invoke(host, op, nil)
+	return status
+}
+
+// invoke is Invoke with a buffer for what the host answers, to which strings
+// in the hook's objects refer. It returns what is left of it.
+func (h Hooks) invoke(host Host, op abi.Op, arena []byte) (status abi.Status, rest []byte) {
 	if !op.Valid() || int(op) >= len(h.run) || h.run[op] == nil {
-		return abi.StatusUnimplemented
+		return abi.StatusUnimplemented, arena
 	}
-	c := &Context{host: host, hooks: h}
+	c := &Context{host: host, codec: h.codec, arena: arena}
 	defer func() {
 		if p := recover(); p != nil {
 			status = c.recovered(p)
 		}
+		rest = c.arena
 	}()
 	h.run[op](c)
-	return c.finish()
+	return c.finish(), nil
 }
 
 // finish writes the result, if there is anything to say.
@@ -61,7 +69,7 @@ func (c *Context) finish() abi.Status {
 	if len(r.Errors) == 0 && r.Denied == nil && len(r.Warnings) == 0 && len(r.Audit) == 0 && r.Failure == "" {
 		return abi.StatusOK
 	}
-	raw, err := c.hooks.codec.Append(nil, r)
+	raw, err := c.codec.Append(nil, r)
 	if err != nil || c.host.Write(abi.SlotResult, raw) != len(raw) {
 		return abi.StatusFailed
 	}
@@ -79,7 +87,7 @@ func (c *Context) recovered(p any) abi.Status {
 	case failure:
 		c.result = abi.Result{Failure: string(p)}
 	default:
-		c.result = abi.Result{Failure: "panic: " + panicText(c.hooks.codec, p) + where()}
+		c.result = abi.Result{Failure: "panic: " + panicText(c.codec, p) + where()}
 	}
 	return c.finish()
 }

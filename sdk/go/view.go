@@ -67,17 +67,17 @@ func (v View) Strings(path string) []string {
 func (v View) Decode(path string, into any) (bool, error) {
 	// A type is got to know even if there is nothing to decode, so that calls
 	// that warm the module up do so.
-	v.ctx.hooks.codec.Learn(into)
+	v.ctx.codec.Learn(into)
 	var raw []byte
 	if path == "" {
-		raw = v.ctx.readOutline(v.slot, v.ctx.hooks.codec.Outline(into))
+		raw = v.ctx.readOutline(v.slot, v.ctx.codec.Outline(into))
 	} else {
 		raw = v.Raw(path)
 	}
 	if raw == nil {
 		return false, nil
 	}
-	return true, v.ctx.hooks.codec.Decode(raw, into)
+	return true, v.ctx.codec.Decode(raw, into)
 }
 
 // MustDecode is Decode for a hook that has no use for an object that does not

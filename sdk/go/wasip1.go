@@ -46,12 +46,17 @@ func (imports) Log(level abi.LogLevel, line string) int {
 var registered struct {
 	info  Info
 	hooks Hooks
+	// arena is for the answers of the next call. What a call took of it is
+	// not used again, since the hook may have kept strings that refer to it,
+	// but for the host's putting memory back after each call.
+	arena []byte
 }
 
 // Register makes hooks those of this module. It is called once, when the
 // program is initialised: from an init function or a package variable.
 func Register(info Info, hooks Hooks) {
 	registered.info, registered.hooks = info, hooks
+	registered.arena = make([]byte, 4*arenaBytes)
 }
 
 //go:wasmexport weir_abi_v1
@@ -64,7 +69,9 @@ func exportDescribe() int32 {
 
 //go:wasmexport weir_invoke
 func exportInvoke(op int32) int32 {
-	return int32(registered.hooks.Invoke(imports{}, abi.Op(op)))
+	status, rest := registered.hooks.invoke(imports{}, abi.Op(op), registered.arena)
+	registered.arena = rest
+	return int32(status)
 }
 
 // checkSignatures is for tests: reflection on methods would keep every method
