@@ -1,3 +1,3 @@
 // Package bootstrap holds the roles and bindings that a cluster is born with, those of Kubernetes, as data
-// (*.yaml), and brings a server's stored ones up to them.
+// (*.yaml, compiled to objects.json), and brings a server's stored ones up to them.
 package bootstrap
