@@ -289,12 +289,14 @@ func (g *Generic) wantsOther(obj, old *document.Document) bool {
 
 // Validate implements Strategy.
 func (g *Generic) Validate(ctx context.Context, obj *document.Document) (field.ErrorList, error) {
-	return g.judge(g.validate, "Validate", func(l Layer) (field.ErrorList, error) { return l.Validate(ctx, obj) })
+	errs, err := g.judge(g.validate, "Validate", func(l Layer) (field.ErrorList, error) { return l.Validate(ctx, obj) })
+	return append(g.finalizerErrors(obj, nil), errs...), err
 }
 
 // ValidateUpdate implements Strategy.
 func (g *Generic) ValidateUpdate(ctx context.Context, obj, old *document.Document) (field.ErrorList, error) {
-	return g.judge(g.validateUpdate, "ValidateUpdate", func(l Layer) (field.ErrorList, error) { return l.ValidateUpdate(ctx, obj, old) })
+	errs, err := g.judge(g.validateUpdate, "ValidateUpdate", func(l Layer) (field.ErrorList, error) { return l.ValidateUpdate(ctx, obj, old) })
+	return append(g.finalizerErrors(obj, old), errs...), err
 }
 
 // ValidateDelete implements Strategy.
@@ -371,28 +373,4 @@ func (g *Generic) failed(l Layer, hook string, err error) error {
 		return err
 	}
 	return &HookError{Resource: g.cfg.Resource, Layer: l.Name(), Hook: hook, Err: err}
-}
-
-// finalizerWarnings are upstream's for finalizers that obj has and old has not.
-func finalizerWarnings(obj, old *document.Document) []string {
-	had := MetaOf(old).Finalizers()
-	now := MetaOf(obj).Finalizers()
-	slices.Sort(now)
-	var out []string
-	for _, f := range slices.Compact(now) {
-		if slices.Contains(had, f) {
-			continue
-		}
-		for _, msg := range validation.IsQualifiedName(f) {
-			out = append(out, fmt.Sprintf("metadata.finalizers: %q: %s", f, msg))
-		}
-		switch {
-		case strings.Contains(f, "/"), f == metav1.FinalizerOrphanDependents, f == metav1.FinalizerDeleteDependents, f == "kubernetes":
-		case strings.Contains(f, "."):
-			out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers", f))
-		default:
-			out = append(out, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers", f))
-		}
-	}
-	return out
 }
