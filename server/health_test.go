@@ -1,0 +1,82 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestHealth(t *testing.T) {
+	g := newGate("still loading")
+	h := &health{"/readyz", []check{{"ping", func(context.Context) error { return nil }}, {"configuration", g.check}}}
+	m, err := newMux(http.NotFoundHandler(), http.NotFoundHandler(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	get := func(path string) (int, string) {
+		w := httptest.NewRecorder()
+		m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", path, nil))
+		body, err := io.ReadAll(w.Result().Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Code, string(body)
+	}
+	tests := []struct {
+		name, path string
+		reason     error
+		code       int
+		text       string
+	}{
+		{"not ready says why", "/readyz", errors.New("still loading"), 500, "[+]ping ok\n[-]configuration failed: still loading\nreadyz check failed\n"},
+		{"ready", "/readyz", nil, 200, "ok"},
+		{"verbose", "/readyz?verbose", nil, 200, "[+]ping ok\n[+]configuration ok\nreadyz check passed\n"},
+		{"excluded", "/readyz?exclude=configuration&verbose", errors.New("x"), 200, "[+]ping ok\n[+]configuration excluded: ok\nreadyz check passed\n"},
+		{"unknown exclusion", "/readyz?exclude=nothing&verbose", nil, 200, "[+]ping ok\n[+]configuration ok\nwarn: some health checks cannot be excluded: no matches for \"nothing\"\nreadyz check passed\n"},
+		{"one check", "/readyz/configuration", errors.New("x"), 500, "internal server error: x\n"},
+		{"one good check", "/readyz/ping", nil, 200, "ok"},
+		{"no such check", "/readyz/pong", nil, 404, "could not find"},
+		{"unclean paths are not redirected", "//readyz", nil, 404, "could not find"},
+		{"index", "/", nil, 200, `"/readyz/configuration",`},
+		{"version", "/version", nil, 200, `"gitVersion": "v1.37`},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			g.set(tc.reason)
+			code, text := get(tc.path)
+			if code != tc.code || !strings.Contains(text, tc.text) {
+				t.Errorf("%d %q, want %d %q", code, text, tc.code, tc.text)
+			}
+		})
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	tests := []struct {
+		name   string
+		config Config
+		text   string // "" is valid
+	}{
+		{"zero", Config{}, ""},
+		{"address", Config{BindAddress: "localhost"}, "--bind-address"},
+		{"port", Config{SecurePort: 70000}, "--secure-port"},
+		{"certificate without key", Config{TLSCertFile: "x"}, "go together"},
+		{"missing file", Config{TokenAuthFile: "/does/not/exist"}, "--token-auth-file"},
+		{"tls for an embedded etcd", Config{EtcdCAFile: "config_test.go"}, "--etcd-servers"},
+		{"listen on an external etcd", Config{EtcdServers: []string{"x"}, EmbeddedEtcdListen: "127.0.0.1:1"}, "--embedded-etcd-listen"},
+		{"prefix", Config{EtcdPrefix: "registry"}, "--etcd-prefix"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.config.Complete()
+			err := tc.config.Validate()
+			if (err == nil) != (tc.text == "") || (err != nil && !strings.Contains(err.Error(), tc.text)) {
+				t.Errorf("got %v, want %q", err, tc.text)
+			}
+		})
+	}
+}
