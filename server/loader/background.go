@@ -15,15 +15,23 @@ type background struct {
 
 func newBackground() *background { return &background{wake: make(chan struct{}, 1)} }
 
-// start has task run in a goroutine of its own. It must end when its context is done.
-func (b *background) start(task func(ctx context.Context)) {
+// start has task run in a goroutine of its own. The task must end when its context is done: with run, or
+// by stop, which may be called at any time, more than once, and does not wait.
+func (b *background) start(task func(ctx context.Context)) (stop context.CancelFunc) {
+	stopped, stop := context.WithCancel(context.Background())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tasks = append(b.tasks, task)
+	b.tasks = append(b.tasks, func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(stopped, cancel)()
+		task(ctx)
+	})
 	select {
 	case b.wake <- struct{}{}:
 	default:
 	}
+	return stop
 }
 
 // run starts tasks until ctx is done, and waits for them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -67,18 +68,27 @@ func (b *Barrier) Delete(ctx context.Context, name string, validate rest.Validat
 	return obj, deleted, b.waitFor(ctx, obj)
 }
 
-// DeleteCollection implements rest.CollectionDeleter.
+// DeleteCollection implements rest.CollectionDeleter. It deletes one by one, since only a Delete says which event
+// there is to wait for.
 func (b *Barrier) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions, list *internalversion.ListOptions) (*rest.List, error) {
-	deleted, err := b.Storage.DeleteCollection(ctx, validate, opts, list)
-	if err != nil || (opts != nil && isDryRun(opts.DryRun)) {
-		return deleted, err
+	chosen, err := b.List(ctx, list)
+	if err != nil {
+		return nil, err
 	}
-	for _, obj := range deleted.Items {
-		if err := b.waitFor(ctx, obj); err != nil {
-			return deleted, err
+	var last *document.Document
+	for _, obj := range chosen.Items {
+		gone, _, err := b.Storage.Delete(ctx, rest.MetaOf(obj).Name(), validate, opts.DeepCopy())
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		if gone != nil {
+			last = gone
 		}
 	}
-	return deleted, nil
+	if opts != nil && isDryRun(opts.DryRun) {
+		return chosen, nil
+	}
+	return chosen, b.waitFor(ctx, last)
 }
 
 // waitFor waits for the event of the write that gave obj. The write stands even when the wait ends
@@ -109,5 +119,9 @@ func (l *Loader) WaitFor(ctx context.Context, kind, resourceVersion string) erro
 	default:
 		return nil
 	}
-	return f.WaitFor(ctx, resourceVersion)
+	if err := f.WaitFor(ctx, resourceVersion); err != nil {
+		return err
+	}
+	// Nothing is published before every kind is known.
+	return l.waitKnown(ctx)
 }

@@ -128,9 +128,8 @@ func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
 		}
 	}
 	s.err = err
-	l.cfg.Metrics.loaded("CustomResourceDefinition", err)
+	l.outcome(crdReference(crd), err)
 	if err != nil {
-		l.cfg.Logger.Warn("definition is not in force", "name", crd.Name, "error", err)
 		return false
 	}
 	s.served = true
@@ -149,8 +148,9 @@ func (l *Loader) removeCRDLocked(name string, s *crdState) {
 	gr := s.groupResource()
 	if s.served {
 		delete(l.entries, gr)
-		l.cfg.Builder.Drop(gr)
+		l.dropped = append(l.dropped, gr)
 	}
+	l.events.forget(s.crd.UID)
 	// A definition that waits for one of its names may have it now.
 	for _, other := range l.crds {
 		if other.crd.Spec.Group == s.crd.Spec.Group && other.names.Status != apiextensionsv1.ConditionTrue {
@@ -164,7 +164,7 @@ func (l *Loader) removeCRDLocked(name string, s *crdState) {
 // the published snapshot: the caller publishes before it lets go of the lock, which the write takes.
 func (l *Loader) enqueueCRDStatus(name string) {
 	l.status.enqueue("customresourcedefinition/"+name, func(ctx context.Context) error {
-		storage, err := l.statusStorage(crdResource)
+		storage, err := l.builtinStatus(crdResource)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (l *Loader) crdStatus(crd *apiextensionsv1.CustomResourceDefinition) (chang
 	if s == nil || s.crd.UID != crd.UID {
 		return false
 	}
-	now := metav1.NewTime(l.cfg.Now())
+	now := metav1.NewTime(l.cfg.Clock.Now())
 	accepted, _ := json.Marshal(s.accepted)                    //nolint:errchkjson // strings
 	before, _ := json.Marshal(crd.Status.AcceptedNames)        //nolint:errchkjson // strings
 	if changed = string(accepted) != string(before); changed { // compared as JSON: nil and empty lists are the same
@@ -278,7 +278,7 @@ func (l *Loader) cleanUpOnce(ctx context.Context, name string, uid types.UID, ob
 			return false, nil
 		}
 	}
-	updater, ok := l.storage(crdResource).(rest.Updater)
+	updater, ok := l.builtin(crdResource).(rest.Updater)
 	if !ok {
 		return false, fmt.Errorf("%s cannot be updated", crdResource)
 	}

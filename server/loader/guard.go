@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -11,6 +12,7 @@ import (
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
+	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/rest"
 )
@@ -58,50 +60,89 @@ func validateModule(obj *document.Document) (field.ErrorList, error) {
 	if err != nil {
 		return nil, err
 	}
+	errs := validateSource(&m.Spec.Source, field.NewPath("spec", "source"))
+	errs = append(errs, validateLimits(&m.Spec.Limits, field.NewPath("spec", "limits"))...)
+	names := map[string]bool{}
+	for i := range m.Spec.Tests {
+		test, path := &m.Spec.Tests[i], field.NewPath("spec", "tests").Index(i)
+		switch {
+		case test.Name == "":
+			errs = append(errs, field.Required(path.Child("name"), ""))
+		case names[test.Name]:
+			errs = append(errs, field.Duplicate(path.Child("name"), test.Name))
+		}
+		names[test.Name] = true
+		if op, ok := abi.ParseOp(test.Hook); !ok || op == abi.OpConfigure {
+			errs = append(errs, field.NotSupported(path.Child("hook"), test.Hook, testableHooks()))
+		}
+	}
+	return errs, nil
+}
+
+// testableHooks are the hooks that a test may call: configure is called with the settings of every test.
+func testableHooks() []string {
+	var names []string
+	for _, op := range abi.Ops() {
+		if op != abi.OpConfigure {
+			names = append(names, op.String())
+		}
+	}
+	return names
+}
+
+func validateSource(source *v1alpha1.ModuleSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	source := field.NewPath("spec", "source")
 	n := 0
-	for _, set := range []bool{len(m.Spec.Source.Inline) > 0, m.Spec.Source.ConfigMapRef != nil, m.Spec.Source.File != ""} {
+	for _, set := range []bool{len(source.Inline) > 0, source.ConfigMapRef != nil, source.File != ""} {
 		if set {
 			n++
 		}
 	}
 	if n != 1 {
-		errs = append(errs, field.Invalid(source, field.OmitValueType{}, "exactly one of inline, configMapRef and file is required"))
+		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "exactly one of inline, configMapRef and file is required"))
 	}
-	if ref := m.Spec.Source.ConfigMapRef; ref != nil {
-		for name, v := range map[string]string{"namespace": ref.Namespace, "name": ref.Name, "key": ref.Key} {
-			if v == "" {
-				errs = append(errs, field.Required(source.Child("configMapRef", name), ""))
+	if ref := source.ConfigMapRef; ref != nil {
+		for _, part := range []struct{ name, value string }{{"namespace", ref.Namespace}, {"name", ref.Name}, {"key", ref.Key}} {
+			if part.value == "" {
+				errs = append(errs, field.Required(path.Child("configMapRef", part.name), ""))
 			}
 		}
 	}
-	if d := m.Spec.Source.Digest; d != "" {
-		if _, err := artefactName(d); err != nil {
-			errs = append(errs, field.Invalid(source.Child("digest"), d, "must be sha256: and 64 hexadecimal digits in lower case"))
+	if source.File != "" && !filepath.IsLocal(source.File) {
+		errs = append(errs, field.Invalid(path.Child("file"), source.File, "must be a path below the server's module directory (--module-dir), without .. and not absolute"))
+	}
+	if source.Digest != "" {
+		if _, err := artefactName(source.Digest); err != nil {
+			errs = append(errs, field.Invalid(path.Child("digest"), source.Digest, "must be sha256: and 64 hexadecimal digits in lower case"))
 		}
 	}
-	limits := field.NewPath("spec", "limits")
-	for name, v := range map[string]int64{"memoryBytes": m.Spec.Limits.MemoryBytes, "fuel": m.Spec.Limits.Fuel, "timeoutMilliseconds": m.Spec.Limits.TimeoutMilliseconds} {
-		if v < 0 {
-			errs = append(errs, field.Invalid(limits.Child(name), v, "must not be negative"))
+	return errs
+}
+
+// maxTimeoutMilliseconds bounds spec.limits.timeoutMilliseconds; no request takes longer.
+const maxTimeoutMilliseconds = 60_000
+
+func validateLimits(limits *v1alpha1.ModuleLimits, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{{"memoryBytes", limits.MemoryBytes}, {"fuel", limits.Fuel}, {"timeoutMilliseconds", limits.TimeoutMilliseconds}} {
+		if limit.value < 0 {
+			errs = append(errs, field.Invalid(path.Child(limit.name), limit.value, "must not be negative"))
 		}
 	}
-	if len(errs) == 0 {
-		if err := (host.Limits{MemoryBytes: int(m.Spec.Limits.MemoryBytes), Fuel: uint64(m.Spec.Limits.Fuel)}).Validate(); err != nil {
-			errs = append(errs, field.Invalid(limits, field.OmitValueType{}, err.Error()))
-		}
+	if limits.TimeoutMilliseconds > maxTimeoutMilliseconds {
+		errs = append(errs, field.Invalid(path.Child("timeoutMilliseconds"), limits.TimeoutMilliseconds, fmt.Sprintf("must be at most %d", maxTimeoutMilliseconds)))
 	}
-	for i, test := range m.Spec.Tests {
-		path := field.NewPath("spec", "tests").Index(i)
-		if test.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), ""))
-		}
-		if _, ok := abi.ParseOp(test.Hook); !ok {
-			errs = append(errs, field.Invalid(path.Child("hook"), test.Hook, "is not a hook of the guest contract"))
-		}
+	if len(errs) > 0 {
+		return errs
 	}
-	return errs, nil
+	l := hostLimits(*limits)
+	if err := l.Validate(); err != nil {
+		errs = append(errs, field.Invalid(path, field.OmitValueType{}, err.Error()))
+	}
+	return errs
 }
 
 func validateStrategy(engine policies.Engine, obj *document.Document) (field.ErrorList, error) {

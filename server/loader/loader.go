@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
@@ -40,8 +40,8 @@ type Config struct {
 	ArtefactDir string
 	// Metrics may be nil.
 	Metrics *Metrics
-	// Now is the clock; nil: time.Now.
-	Now func() time.Time
+	// Clock says when files are looked at and what times a status has; nil: the real one.
+	Clock clock.WithTicker
 }
 
 // Validate reports what is missing.
@@ -65,8 +65,12 @@ type Loader struct {
 	holder    *extension.Holder
 	artefacts *artefacts
 	status    *statusWriter
-	// background runs loads and clean-ups.
+	events    *events
+	// background runs loads, clean-ups, and what follows the sources of modules.
 	background *background
+	// first are the built-in resources without any strategy, whose storage the Loader itself reads and writes: no
+	// rule of a user is in its way. It never changes.
+	first map[schema.GroupResource]*rest.Resource
 
 	crdFollower, moduleFollower, strategyFollower *rest.Follower
 
@@ -78,6 +82,8 @@ type Loader struct {
 	modules    map[string]*moduleState                  // guarded by mu; by name
 	strategies map[schema.GroupResource]*strategyState  // guarded by mu
 	seen       struct{ crds, modules, strategies bool } // guarded by mu
+	// dropped are served no more once the next snapshot is published.
+	dropped []schema.GroupResource // guarded by mu
 }
 
 // entry is one resource that is served.
@@ -92,8 +98,8 @@ func New(cfg Config) (*Loader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
 	}
 	store, err := newArtefacts(cfg.ArtefactDir, cfg.ModuleDir)
 	if err != nil {
@@ -102,6 +108,7 @@ func New(cfg Config) (*Loader, error) {
 	l := &Loader{
 		cfg:        cfg,
 		artefacts:  store,
+		first:      map[schema.GroupResource]*rest.Resource{},
 		entries:    map[schema.GroupResource]*entry{},
 		crds:       map[string]*crdState{},
 		modules:    map[string]*moduleState{},
@@ -112,6 +119,7 @@ func New(cfg Config) (*Loader, error) {
 		if err != nil {
 			return nil, err
 		}
+		l.first[d.GroupResource()] = r
 		l.entries[d.GroupResource()] = &entry{definition: d, resource: r}
 	}
 	first, err := l.snapshotLocked()
@@ -120,6 +128,11 @@ func New(cfg Config) (*Loader, error) {
 	}
 	l.holder = extension.NewHolder(first)
 	l.status, l.background = newStatusWriter(cfg.Logger), newBackground()
+	eventStorage, ok := l.builtin(eventResource).(rest.Updater)
+	if !ok {
+		return nil, fmt.Errorf("loader: %s cannot be written", eventResource)
+	}
+	l.events = newEvents(eventStorage, l.status, cfg.Clock)
 	for _, f := range []struct {
 		resource schema.GroupResource
 		handler  rest.FollowHandler
@@ -129,7 +142,7 @@ func New(cfg Config) (*Loader, error) {
 		{moduleResource, moduleHandler{l}, &l.moduleFollower},
 		{strategyResource, strategyHandler{l}, &l.strategyFollower},
 	} {
-		watcher, ok := l.storage(f.resource).(rest.Watcher)
+		watcher, ok := l.builtin(f.resource).(rest.Watcher)
 		if !ok {
 			return nil, fmt.Errorf("loader: %s cannot be watched", f.resource)
 		}
@@ -141,29 +154,31 @@ func New(cfg Config) (*Loader, error) {
 // Holder has the snapshot in force.
 func (l *Loader) Holder() *extension.Holder { return l.holder }
 
-// Run follows the configuration until ctx is done, then lets go of all modules.
+// Run follows the configuration until ctx is done. What is in force then stays so: requests may still be under way,
+// and the modules are closed with their host.
 func (l *Loader) Run(ctx context.Context) {
-	var followers sync.WaitGroup
+	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var work, writer sync.WaitGroup
 	for _, f := range []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower} {
-		followers.Go(func() { f.Run(ctx) })
+		work.Go(func() { f.Run(ctx) })
 	}
-	followers.Go(func() { l.status.run(ctx) })
-	followers.Go(func() { l.background.run(ctx) })
-	followers.Wait()
+	work.Go(func() { l.background.run(ctx) })
+	writer.Go(func() { l.status.run(writing) })
+	work.Wait()
+	stop() // after those that have something written
+	writer.Wait()
 }
 
 // WaitReady waits until everything that the storage knew at the start is in force or was refused,
 // modules included.
 func (l *Loader) WaitReady(ctx context.Context) error {
-	for _, f := range []*rest.Follower{l.moduleFollower, l.crdFollower, l.strategyFollower} {
-		if err := f.WaitSynced(ctx); err != nil {
-			return err
-		}
+	if err := l.waitKnown(ctx); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	var loading []<-chan struct{}
 	for _, m := range l.modules {
-		loading = append(loading, m.settled())
+		loading = append(loading, m.settled)
 	}
 	l.mu.Unlock()
 	for _, done := range loading {
@@ -176,22 +191,32 @@ func (l *Loader) WaitReady(ctx context.Context) error {
 	return nil
 }
 
-// storage returns what stores a built-in resource.
-func (l *Loader) storage(gr schema.GroupResource) any {
-	e := l.entries[gr]
-	if e == nil || len(e.resource.Versions) == 0 {
-		return nil
+// waitKnown waits until every kind has been seen once, so that what is known is published.
+func (l *Loader) waitKnown(ctx context.Context) error {
+	for _, f := range []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower} {
+		if err := f.WaitSynced(ctx); err != nil {
+			return err
+		}
 	}
-	return e.resource.Versions[0].Storage
+	return nil
 }
 
-// statusStorage returns what stores the status of a built-in resource.
-func (l *Loader) statusStorage(gr schema.GroupResource) (rest.Updater, error) {
-	e := l.entries[gr]
-	if e == nil || len(e.resource.Versions) == 0 {
+// builtin returns what stores a built-in resource, nil when it is not served.
+func (l *Loader) builtin(gr schema.GroupResource) any {
+	r := l.first[gr]
+	if r == nil || len(r.Versions) == 0 {
+		return nil
+	}
+	return r.Versions[0].Storage
+}
+
+// builtinStatus returns what stores the status of a built-in resource.
+func (l *Loader) builtinStatus(gr schema.GroupResource) (rest.Updater, error) {
+	r := l.first[gr]
+	if r == nil || len(r.Versions) == 0 {
 		return nil, fmt.Errorf("loader: %s is not served", gr)
 	}
-	sub := e.resource.Versions[0].Subresources[rest.SubresourceStatus]
+	sub := r.Versions[0].Subresources[rest.SubresourceStatus]
 	if sub == nil {
 		return nil, fmt.Errorf("loader: %s has no status", gr)
 	}
@@ -237,6 +262,12 @@ func (l *Loader) publishLocked() {
 	}
 	l.holder.Publish(next)
 	l.cfg.Metrics.published(l.generation)
+	for _, gr := range l.dropped {
+		if l.entries[gr] == nil { // not served again meanwhile
+			l.cfg.Builder.Drop(gr)
+		}
+	}
+	l.dropped = nil
 }
 
 func (l *Loader) snapshotLocked() (*extension.Snapshot, error) {

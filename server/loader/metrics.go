@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	generation prometheus.Gauge
 	loads      *prometheus.CounterVec
+	loaded     prometheus.Gauge
 }
 
 // NewMetrics registers the collectors.
@@ -17,8 +18,12 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Name: "weir_configuration_loads_total",
 			Help: "Changes of configuration objects by kind and by what became of them: accepted, or refused while the last known good stays.",
 		}, []string{"kind", "result"}),
+		loaded: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_modules_loaded",
+			Help: "Modules in memory, once for each settings: those in force, and replaced ones that a request still uses.",
+		}),
 	}
-	for _, c := range []prometheus.Collector{m.generation, m.loads} {
+	for _, c := range []prometheus.Collector{m.generation, m.loads, m.loaded} {
 		if err := registerer.Register(c); err != nil {
 			return nil, err
 		}
@@ -32,7 +37,13 @@ func (m *Metrics) published(generation uint64) {
 	}
 }
 
-func (m *Metrics) loaded(kind string, err error) {
+func (m *Metrics) modules(change int) {
+	if m != nil {
+		m.loaded.Add(float64(change))
+	}
+}
+
+func (m *Metrics) outcome(kind string, err error) {
 	if m == nil {
 		return
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
@@ -59,11 +62,42 @@ func (l *Loader) runTest(ctx context.Context, test *v1alpha1.ModuleTest, name st
 	if call.OldObject, err = parseOptional(test.OldObject.Raw); err != nil {
 		return fmt.Errorf("oldObject: %w", err)
 	}
+	if call.Meta, err = testMeta(op, call); err != nil {
+		return err
+	}
 	result, err := guest.Call(ctx, call)
 	if err != nil {
 		return err
 	}
 	return judge(test, call, result)
+}
+
+// testMeta is the request of a test, the same each time: its clock stands at the start of 1970.
+func testMeta(op abi.Op, call *host.Call) (*document.Document, error) {
+	meta := abi.Meta{UID: "test", Time: host.FormatTime(time.Unix(0, 0))}
+	about := call.Object
+	switch op {
+	case abi.OpPrepareForCreate, abi.OpValidateCreate, abi.OpWarningsOnCreate:
+		meta.Operation = abi.OperationCreate
+	case abi.OpPrepareForUpdate, abi.OpValidateUpdate, abi.OpWarningsOnUpdate:
+		meta.Operation = abi.OperationUpdate
+	case abi.OpStatusPrepare, abi.OpStatusValidate:
+		meta.Operation, meta.Subresource = abi.OperationUpdate, "status"
+	case abi.OpValidateDelete:
+		meta.Operation = abi.OperationDelete
+		if about == nil {
+			about = call.OldObject
+		}
+	}
+	if about != nil {
+		gv, err := schema.ParseGroupVersion(about.Get("apiVersion").String())
+		if err != nil {
+			return nil, fmt.Errorf("object: %w", err)
+		}
+		meta.Group, meta.Version, meta.Kind = gv.Group, gv.Version, about.Get("kind").String()
+		meta.Namespace, meta.Name = about.Get("metadata", "namespace").String(), about.Get("metadata", "name").String()
+	}
+	return host.NewMeta(meta)
 }
 
 // judge compares what a hook gave with what a test expects.

@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// statusWriter writes to storage what the Loader decided, off its lock: one task per key at a time, the
-// newest wins. A task that fails is tried again, with growing pauses.
+// statusWriter writes to storage what the Loader decided, off its lock: one task at a time, and of each key the
+// newest. A task that fails is tried again, with growing pauses.
 type statusWriter struct {
 	logger *slog.Logger
 
@@ -25,8 +25,17 @@ type statusTask struct {
 	attempts int
 }
 
-// statusAttempts is how often a write is tried before it is given up until the next change.
-const statusAttempts = 8
+const (
+	// statusAttempts is how often a write is tried before it is given up until the next change.
+	statusAttempts = 8
+	// statusPause is the time before the second attempt, doubled for each further one.
+	statusPause = 40 * time.Millisecond
+	// statusTimeout bounds one write, so that none holds up the others for ever.
+	statusTimeout = 10 * time.Second
+	// flushTimeout bounds the writes that are left when the server stops: what is in force must be known after a
+	// restart.
+	flushTimeout = 2 * time.Second
+)
 
 func newStatusWriter(logger *slog.Logger) *statusWriter {
 	return &statusWriter{logger: logger, tasks: map[string]statusTask{}, wake: make(chan struct{}, 1)}
@@ -37,6 +46,7 @@ func (s *statusWriter) enqueue(key string, write func(ctx context.Context) error
 	s.add(key, statusTask{write: write}, true)
 }
 
+// add puts a task in the queue. Without replace, one of the same key that is there already stays instead.
 func (s *statusWriter) add(key string, task statusTask, replace bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,22 +77,20 @@ func (s *statusWriter) next() (key string, task statusTask, ok bool) {
 	return key, task, true
 }
 
-// run writes until ctx is done.
+// run writes until ctx is done, then once more what is left.
 func (s *statusWriter) run(ctx context.Context) {
 	var retries sync.WaitGroup
-	defer retries.Wait()
-	for {
+	for ctx.Err() == nil {
 		key, task, ok := s.next()
 		if !ok {
 			select {
 			case <-s.wake:
-				continue
 			case <-ctx.Done():
-				return
 			}
+			continue
 		}
-		err := task.write(ctx)
-		if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		err := s.write(ctx, task)
+		if err == nil {
 			continue
 		}
 		task.attempts++
@@ -90,15 +98,41 @@ func (s *statusWriter) run(ctx context.Context) {
 			s.logger.ErrorContext(ctx, "status cannot be written", "object", key, "error", err)
 			continue
 		}
-		pause := 20 * time.Millisecond << task.attempts
+		pause := statusPause << (task.attempts - 1)
 		retries.Go(func() {
 			timer := time.NewTimer(pause)
 			defer timer.Stop()
 			select {
 			case <-timer.C:
-				s.add(key, task, false)
 			case <-ctx.Done():
 			}
+			s.add(key, task, false)
 		})
 	}
+	retries.Wait()
+	s.flush(ctx)
+}
+
+func (s *statusWriter) flush(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	for {
+		key, task, ok := s.next()
+		if !ok {
+			return
+		}
+		if err := s.write(ctx, task); err != nil {
+			s.logger.ErrorContext(ctx, "status cannot be written", "object", key, "error", err)
+		}
+	}
+}
+
+// write runs a task. An object that is gone needs no status.
+func (s *statusWriter) write(ctx context.Context, task statusTask) error {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	if err := task.write(ctx); !apierrors.IsNotFound(err) {
+		return err
+	}
+	return nil
 }

@@ -3,15 +3,13 @@ package loader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/apis/v1alpha1"
@@ -24,7 +22,8 @@ type strategyState struct {
 	object *v1alpha1.Strategy
 	// compiled is the last known good, nil when there never was one.
 	compiled *extension.CompiledStrategy
-	// inForce is the generation of the object that compiled was made of.
+	// inForce is the generation of the object that compiled was made of; without compiled, after a restart, that
+	// which was in force before it.
 	inForce int64
 	// uses are the modules that compiled calls; a reference is held to each.
 	uses []*extension.SharedModule
@@ -38,7 +37,7 @@ func (s *strategyState) layers() func(subresource string) []rest.Layer {
 	switch {
 	case s.compiled != nil:
 		return s.compiled.Layers
-	case s.object.Status.InForce > 0 && s.err != nil:
+	case s.inForce > 0:
 		refusing := []rest.Layer{refusingLayer{name: s.object.Name, reason: s.err}}
 		return func(string) []rest.Layer { return refusing }
 	}
@@ -105,16 +104,20 @@ func (l *Loader) applyStrategyLocked(obj *document.Document) (target schema.Grou
 	}
 	target = strategyTarget(object)
 	s := l.strategies[target]
-	same := s != nil && s.object.UID == object.UID && s.object.Generation == object.Generation
-	if s == nil {
-		s = &strategyState{}
-		l.strategies[target] = s
+	if s != nil && s.object.UID != object.UID {
+		l.removeStrategyLocked(target)
+		s = nil
 	}
-	s.object = object
-	if same {
+	if s == nil {
+		s = &strategyState{inForce: object.Status.InForce}
+		l.strategies[target] = s
+	} else if s.object.Generation == object.Generation {
+		s.object = object
 		return target, false, true
 	}
+	s.object = object
 	l.compileStrategyLocked(target, s)
+	l.pruneSettingsLocked()
 	return target, true, true
 }
 
@@ -145,14 +148,15 @@ func (l *Loader) compileStrategyLocked(target schema.GroupResource, s *strategyS
 	}
 	if err != nil {
 		s.err = err
-		l.cfg.Logger.Warn("strategy is not in force; the last known good stays", "name", s.object.Name, "inForce", s.inForce, "error", err)
 		if s.compiled == nil {
 			if err := l.rebuildLocked(target); err != nil {
 				l.cfg.Logger.Error("resource cannot be built", "resource", target.String(), "error", err)
 			}
 		}
 	}
-	l.cfg.Metrics.loaded("Strategy", err)
+	if !errors.Is(err, errLoading) {
+		l.outcome(strategyReference(s.object), err)
+	}
 	l.enqueueStrategyStatus(s.object.Name)
 }
 
@@ -166,6 +170,8 @@ func (l *Loader) removeStrategyLocked(target schema.GroupResource) {
 		l.cfg.Logger.Error("resource cannot be built", "resource", target.String(), "error", err)
 	}
 	s.release()
+	l.events.forget(s.object.UID)
+	l.pruneSettingsLocked()
 }
 
 // enqueueStrategyStatus has the conditions of a Strategy written.
@@ -178,32 +184,44 @@ func (l *Loader) enqueueStrategyStatus(name string) {
 			}
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			target := strategyTarget(object)
-			s := l.strategies[target]
+			s := l.strategies[strategyTarget(object)]
 			if s == nil || s.object.UID != object.UID {
 				return nil, nil
 			}
-			status := &object.Status
-			status.ObservedGeneration, status.InForce, status.LastError = s.object.Generation, s.inForce, ""
-			compiled := metav1.Condition{Type: v1alpha1.StrategyCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all layers are compiled"}
-			ready := metav1.Condition{Type: v1alpha1.StrategyReady, Status: metav1.ConditionTrue, Reason: "InForce", Message: "every write meets this generation"}
-			if s.err != nil {
-				status.LastError = bounded(s.err.Error())
-				compiled.Status, compiled.Reason, compiled.Message = metav1.ConditionFalse, "Refused", status.LastError
-				ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Refused", status.LastError
-				if s.compiled != nil {
-					ready.Reason = "LastKnownGood"
-					ready.Message = bounded(fmt.Sprintf("generation %d stays in force: %s", s.inForce, status.LastError))
-				}
-			} else if l.entries[target] == nil {
-				ready.Status, ready.Reason = metav1.ConditionFalse, "ResourceNotServed"
-				ready.Message = fmt.Sprintf("no resource %s is served yet", target)
-			}
-			setCondition(&status.Conditions, compiled, s.object.Generation, l.cfg.Now())
-			setCondition(&status.Conditions, ready, s.object.Generation, l.cfg.Now())
-			return status, nil
+			l.strategyStatus(&object.Status, s)
+			return &object.Status, nil
 		})
 	})
+}
+
+// strategyStatus says whether the newest generation is in force.
+func (l *Loader) strategyStatus(status *v1alpha1.StrategyStatus, s *strategyState) {
+	status.ObservedGeneration, status.InForce, status.LastError = s.object.Generation, s.inForce, ""
+	compiled := metav1.Condition{Type: v1alpha1.StrategyCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all layers are compiled"}
+	ready := metav1.Condition{Type: v1alpha1.StrategyReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "every write meets this generation"}
+	target := strategyTarget(s.object)
+	switch {
+	case s.err != nil:
+		status.LastError = bounded(s.err.Error())
+		compiled.Status, compiled.Reason, compiled.Message = metav1.ConditionFalse, reasonRefused, status.LastError
+		if errors.Is(s.err, errLoading) {
+			compiled.Status, compiled.Reason = metav1.ConditionUnknown, reasonInProgress
+		}
+		ready.Status, ready.Reason, ready.Message = compiled.Status, compiled.Reason, compiled.Message
+		switch {
+		case s.compiled != nil:
+			ready.Status, ready.Reason = metav1.ConditionFalse, reasonLastKnownGood
+			ready.Message = bounded(fmt.Sprintf("generation %d stays in force: %s", s.inForce, status.LastError))
+		case s.inForce > 0:
+			ready.Status, ready.Reason = metav1.ConditionFalse, reasonUnavailable
+			ready.Message = bounded("writes are refused with 503, since they cannot be checked: " + status.LastError)
+		}
+	case l.entries[target] == nil:
+		ready.Status, ready.Reason = metav1.ConditionFalse, "ResourceNotServed"
+		ready.Message = fmt.Sprintf("no resource %s is served yet", target)
+	}
+	setCondition(&status.Conditions, compiled, s.object.Generation, l.cfg.Clock.Now())
+	setCondition(&status.Conditions, ready, s.object.Generation, l.cfg.Clock.Now())
 }
 
 // usesModule reports whether a layer of a Strategy calls a module.
@@ -219,68 +237,4 @@ func decodeStrategy(obj *document.Document) (*v1alpha1.Strategy, error) {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("not a Strategy: %v", err))
 	}
 	return s, nil
-}
-
-// refusingLayer fails every write of a resource whose strategy is known but cannot be run.
-type refusingLayer struct {
-	rest.NoHooks
-	name   string
-	reason error
-}
-
-var _ rest.Layer = refusingLayer{}
-
-// Name implements rest.Layer.
-func (refusingLayer) Name() string { return "unavailable" }
-
-// Implements implements rest.Layer.
-func (refusingLayer) Implements() rest.HookSet {
-	return rest.HookSet(rest.HookValidate | rest.HookValidateUpdate)
-}
-
-func (l refusingLayer) refuse() error {
-	return apierrors.NewServiceUnavailable(fmt.Sprintf("strategy %q of this resource is not available yet, so no write can be checked: %v", l.name, l.reason))
-}
-
-// Validate implements rest.Hooks.
-func (l refusingLayer) Validate(context.Context, *document.Document) (field.ErrorList, error) {
-	return nil, l.refuse()
-}
-
-// ValidateUpdate implements rest.Hooks.
-func (l refusingLayer) ValidateUpdate(context.Context, *document.Document, *document.Document) (field.ErrorList, error) {
-	return nil, l.refuse()
-}
-
-// setCondition sets a condition of a configuration object.
-func setCondition(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now time.Time) {
-	c.ObservedGeneration = generation
-	c.LastTransitionTime = metav1.NewTime(now)
-	meta.SetStatusCondition(conditions, c)
-}
-
-// maxStatusText bounds a text of a status.
-const maxStatusText = 8 << 10
-
-func bounded(text string) string {
-	if len(text) <= maxStatusText {
-		return text
-	}
-	return text[:maxStatusText] + "…"
-}
-
-// updateStatus replaces the status of a configuration object by what change makes; nil leaves it.
-func (l *Loader) updateStatus(ctx context.Context, gr schema.GroupResource, name string, change func(old *document.Document) (any, error)) error {
-	storage, err := l.statusStorage(gr)
-	if err != nil {
-		return err
-	}
-	_, _, err = storage.Update(ctx, name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
-		status, err := change(old)
-		if err != nil || status == nil {
-			return old, err
-		}
-		return old.Edit().Set(status, "status").Document()
-	}), nil, nil, false, &metav1.UpdateOptions{})
-	return err
 }

@@ -1,0 +1,120 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/apis/v1alpha1"
+)
+
+// Reasons of conditions, of Modules and Strategies alike.
+const (
+	// reasonInProgress: it is not known yet.
+	reasonInProgress = "InProgress"
+	// reasonRefused: it failed and nothing is in force.
+	reasonRefused = "Refused"
+	// reasonNotReached: an earlier step failed.
+	reasonNotReached = "NotReached"
+	// reasonInForce: the newest generation serves requests.
+	reasonInForce = "InForce"
+	// reasonLastKnownGood: the newest generation failed and an earlier one serves requests.
+	reasonLastKnownGood = "LastKnownGood"
+	// reasonUnavailable: a strategy was in force before the server started and cannot be made.
+	reasonUnavailable = "Unavailable"
+)
+
+// enqueueModuleStatus has the conditions of a Module written.
+func (l *Loader) enqueueModuleStatus(name string) {
+	l.status.enqueue("module/"+name, func(ctx context.Context) error {
+		err := l.updateStatus(ctx, moduleResource, name, func(old *document.Document) (any, error) {
+			object, err := decodeModule(old)
+			if err != nil {
+				return nil, err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			s := l.modules[name]
+			if s == nil || s.object.UID != object.UID {
+				return nil, nil
+			}
+			l.moduleStatus(&object.Status, s)
+			return &object.Status, nil
+		})
+		if err == nil {
+			l.pruneArtefacts(ctx)
+		}
+		return err
+	})
+}
+
+// moduleStatus says how far the newest generation came and what is in force. A digest that is not in force,
+// after a restart, is kept: it is what may come back.
+func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
+	p := s.progress
+	status.ObservedGeneration, status.LastError = p.generation, ""
+	if p.err != nil {
+		status.LastError = bounded(p.err.Error())
+	}
+	if s.inForce != nil {
+		status.Digest, status.Hooks = s.inForce.digest, s.inForce.hooks
+	}
+	failed := false
+	for _, step := range []struct {
+		kind, failure string
+		done          bool
+	}{
+		{v1alpha1.ModuleFetched, "FetchFailed", p.fetched},
+		{v1alpha1.ModuleVerified, "DigestMismatch", p.verified},
+		{v1alpha1.ModuleCompiled, "CompileFailed", p.compiled},
+	} {
+		c := metav1.Condition{Type: step.kind, Status: metav1.ConditionTrue, Reason: step.kind}
+		switch {
+		case step.done:
+		case !p.ended:
+			c.Status, c.Reason = metav1.ConditionUnknown, reasonInProgress
+		case failed:
+			c.Status, c.Reason = metav1.ConditionUnknown, reasonNotReached
+		default:
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, step.failure, status.LastError
+			failed = true
+		}
+		setCondition(&status.Conditions, c, p.generation, l.cfg.Clock.Now())
+	}
+	ready := metav1.Condition{Type: v1alpha1.ModuleReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "this generation is in force"}
+	switch {
+	case !p.ended:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionUnknown, reasonInProgress, ""
+		if s.inForce != nil {
+			ready.Message = s.inForce.digest + " stays in force meanwhile"
+		}
+	case p.err != nil && s.inForce != nil:
+		ready.Status, ready.Reason = metav1.ConditionFalse, reasonLastKnownGood
+		ready.Message = bounded(fmt.Sprintf("%s stays in force: %v", s.inForce.digest, p.err))
+	case p.err != nil:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
+	}
+	setCondition(&status.Conditions, ready, p.generation, l.cfg.Clock.Now())
+}
+
+// pruneArtefacts removes the artefacts that no Module has or had in force.
+func (l *Loader) pruneArtefacts(ctx context.Context) {
+	l.mu.Lock()
+	if !l.seen.modules {
+		l.mu.Unlock()
+		return
+	}
+	keep := map[string]bool{}
+	for _, s := range l.modules {
+		keep[s.object.Status.Digest] = true
+		if s.inForce != nil {
+			keep[s.inForce.digest] = true
+		}
+	}
+	l.mu.Unlock()
+	if err := l.artefacts.prune(keep, l.cfg.Clock.Now()); err != nil {
+		l.cfg.Logger.WarnContext(ctx, "artefacts that are not used any more remain", "error", err)
+	}
+}
