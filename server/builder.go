@@ -128,8 +128,8 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 			list = append(list, newQuantityLayer(b.set, d, v))
 		}
 		list = append(list, fields.Layer(subresource))
-		if subresource == "" && len(d.Rules) > 0 {
-			list = append(list, newRulesLayer(b.engine, d))
+		if rules := newRulesLayer(b.engine, d, subresource); rules != nil {
+			list = append(list, rules)
 		}
 		if native := b.native[d.GroupResource()]; native != nil {
 			list = append(list, native(subresource)...)

@@ -27,11 +27,22 @@ var _ rest.Layer = rulesLayer{}
 // baseName is the variable base of resources.DefaultRule, which stands for the object at the rule's Base.
 var baseName = regexp.MustCompile(`\bbase\b`)
 
-func newRulesLayer(engine policies.Engine, d *resources.Definition) rest.Layer {
+// newRulesLayer returns the layer of a subresource, "" for the object itself, nil where no rule concerns it:
+// an update of the status takes nothing but that.
+func newRulesLayer(engine policies.Engine, d *resources.Definition, subresource string) rest.Layer {
+	var concerned []resources.DefaultRule
+	for _, r := range d.Rules {
+		if subresource == "" || subresource == rest.SubresourceStatus && strings.HasPrefix(r.Path, "status.") {
+			concerned = append(concerned, r)
+		}
+	}
+	if len(concerned) == 0 {
+		return nil
+	}
 	return rulesLayer{load: sync.OnceValues(func() (*extension.CELLayer, error) {
 		rules := &v1alpha1.CELLayer{}
 		bases := map[string]string{} // variable by path
-		for _, r := range d.Rules {
+		for _, r := range concerned {
 			name, ok := bases[r.Base]
 			if !ok {
 				name = fmt.Sprintf("base%d", len(bases))
@@ -42,7 +53,7 @@ func newRulesLayer(engine policies.Engine, d *resources.Definition) rest.Layer {
 			rules.Defaults = append(rules.Defaults, v1alpha1.DefaultRule{
 				Path: r.Path, When: in(r.When), Value: in(r.Value), Merge: r.Merge})
 		}
-		return extension.NewCELLayer(engine, "defaults", "rules of "+d.GroupResource().String(), rules)
+		return extension.NewBuiltInLayer(engine, "defaults", "rules of "+d.GroupResource().String(), rules)
 	})}
 }
 

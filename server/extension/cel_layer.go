@@ -83,7 +83,15 @@ type warningRule struct {
 // NewCELLayer compiles rules. path is where they stand, for issues, such as
 // spec.layers[1].cel. The error is policies.Issues when the rules are at fault.
 func NewCELLayer(engine policies.Engine, name, path string, rules *v1alpha1.CELLayer) (*CELLayer, error) {
-	b := celBuilder{path: path, layer: &CELLayer{name: "cel[" + name + "]"}}
+	return newCELLayer(engine, rules, celBuilder{path: path, layer: &CELLayer{name: "cel[" + name + "]"}})
+}
+
+// NewBuiltInLayer is NewCELLayer for the rules of a built-in kind, which may default fields below its status.
+func NewBuiltInLayer(engine policies.Engine, name, path string, rules *v1alpha1.CELLayer) (*CELLayer, error) {
+	return newCELLayer(engine, rules, celBuilder{path: path, layer: &CELLayer{name: "cel[" + name + "]"}, status: true})
+}
+
+func newCELLayer(engine policies.Engine, rules *v1alpha1.CELLayer, b celBuilder) (*CELLayer, error) {
 	b.source.Inputs = []string{"object", oldObjectName}
 	for i, v := range rules.Variables {
 		b.source.Variables = append(b.source.Variables, policies.Variable{
@@ -110,7 +118,7 @@ func NewCELLayer(engine policies.Engine, name, path string, rules *v1alpha1.CELL
 	if issues, ok := err.(policies.Issues); ok { //nolint:errorlint // that is the contract of Compile
 		b.issues = append(b.issues, issues...)
 	} else if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", b.path, err)
 	}
 	if err := b.issues.Err(); err != nil {
 		return nil, err
@@ -123,6 +131,7 @@ func NewCELLayer(engine policies.Engine, name, path string, rules *v1alpha1.CELL
 // celBuilder collects the expressions of a layer, to be compiled together.
 type celBuilder struct {
 	path   string
+	status bool // fields below the status may be defaulted
 	layer  *CELLayer
 	source policies.Source
 	issues policies.Issues
@@ -173,7 +182,7 @@ func (b *celBuilder) addDefault(i int, rule *v1alpha1.DefaultRule) {
 		}
 	case path[len(path)-1].index != stepMember:
 		b.issue(at, "path %q must end with the name of a field", rule.Path)
-	case path[0].name == "status" || (len(path) == 1 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, path[0].name)):
+	case (path[0].name == "status" && (len(path) == 1 || !b.status)) || (len(path) == 1 && slices.Contains([]string{"apiVersion", "kind", "metadata"}, path[0].name)):
 		b.issue(at, "%q may not be defaulted", rule.Path)
 	default:
 		d.parent, d.field = path[:len(path)-1], path[len(path)-1]

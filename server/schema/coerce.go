@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"fmt"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/objectmeta"
@@ -9,8 +10,8 @@ import (
 	"weir.dev/weir/abi/document"
 )
 
-// Coerce implements rest.Schema: metadata must have the types of an ObjectMeta and keeps
-// only what an ObjectMeta has.
+// Coerce implements rest.Schema: metadata must have the types of an ObjectMeta. What an
+// ObjectMeta does not have is for Prune to drop.
 func (k *Kind) Coerce(obj *document.Document) (*document.Document, error) {
 	root := obj.Root()
 	if root.Kind() != document.Object {
@@ -20,25 +21,28 @@ func (k *Kind) Coerce(obj *document.Document) (*document.Document, error) {
 	if !meta.Exists() || isPlainMeta(meta) {
 		return obj, nil
 	}
-	m, err := document.FromValue(map[string]any{"metadata": meta.Interface()})
-	if err != nil {
-		return nil, err
-	}
-	decoded, err := m.Map()
-	if err != nil {
-		return nil, err
-	}
-	typed, found, err := objectmeta.GetObjectMeta(decoded, false)
-	if err != nil {
+	if _, _, err := objectmeta.GetObjectMeta(map[string]any{"metadata": meta.Interface()}, false); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if !found {
-		return obj, nil
+	return obj, nil
+}
+
+// pruneMeta returns obj with the metadata that an ObjectMeta has, and the paths of what else was in it.
+func pruneMeta(obj *document.Document) (*document.Document, []string, error) {
+	meta := obj.Get("metadata")
+	if !meta.Exists() || isPlainMeta(meta) {
+		return obj, nil, nil
 	}
-	if err := objectmeta.SetObjectMeta(decoded, typed); err != nil {
-		return nil, err
+	m := map[string]any{"metadata": meta.Interface()}
+	typed, _, unknown, err := objectmeta.GetObjectMetaWithOptions(m, objectmeta.ObjectMetaOptions{ReturnUnknownFieldPaths: true})
+	if err != nil {
+		return nil, nil, apierrors.NewBadRequest(err.Error())
 	}
-	return obj.Edit().Set(decoded["metadata"], "metadata").Document()
+	if err := objectmeta.SetObjectMeta(m, typed); err != nil {
+		return nil, nil, fmt.Errorf("metadata: %w", err)
+	}
+	pruned, err := obj.Edit().Set(m["metadata"], "metadata").Document()
+	return pruned, unknown, err
 }
 
 // isPlainMeta reports whether decoding meta into an ObjectMeta and encoding it again would
@@ -79,11 +83,46 @@ func isPlainMeta(meta document.Value) bool {
 					return false
 				}
 			}
+		case "ownerReferences":
+			if !areOwners(v) {
+				return false
+			}
 		case "managedFields":
 			if !areManagedFields(v) {
 				return false
 			}
 		default:
+			return false
+		}
+	}
+	return true
+}
+
+func areOwners(v document.Value) bool {
+	if v.Kind() != document.Array || v.Len() == 0 {
+		return false
+	}
+	for _, owner := range v.Elements() {
+		if owner.Kind() != document.Object {
+			return false
+		}
+		required := 0
+		for name, m := range owner.Members() {
+			switch name {
+			case "apiVersion", "kind", "name", "uid":
+				if m.Kind() != document.String {
+					return false
+				}
+				required++
+			case "controller", "blockOwnerDeletion":
+				if m.Kind() != document.Bool {
+					return false
+				}
+			default:
+				return false
+			}
+		}
+		if required != 4 {
 			return false
 		}
 	}

@@ -13,17 +13,36 @@ import (
 )
 
 // Prune implements rest.Schema. Members that are null where the schema allows no null and has
-// no default go too, silently, as upstream drops them.
+// no default go too, silently, as upstream drops them. What has another type than a field of a
+// built-in kind is a BadRequest, as it is to a decoder of Go types.
 func (k *Kind) Prune(obj *document.Document) (*document.Document, []string, error) {
+	obj, unknown, err := pruneMeta(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	pruned, more, err := k.pruneFields(obj)
+	if err != nil {
+		return nil, nil, err
+	}
+	if unknown = append(unknown, more...); len(unknown) > 1 {
+		slices.Sort(unknown)
+	}
+	return pruned, unknown, nil
+}
+
+// pruneFields is Prune for everything but metadata.
+func (k *Kind) pruneFields(obj *document.Document) (*document.Document, []string, error) {
 	s, err := k.schema()
 	if err != nil {
 		return nil, nil, err
 	}
-	if s == nil || k.config.PreserveUnknown {
+	if s == nil || k.config.PreserveUnknown || k.isPruned(obj.Root(), s, true) {
 		return obj, nil, nil
 	}
-	if k.isPruned(obj.Root(), s, true) {
-		return obj, nil, nil
+	if k.config.DropNulls {
+		if err := k.checkTypes(obj.Root(), s); err != nil {
+			return nil, nil, err
+		}
 	}
 	m, err := obj.Map()
 	if err != nil {
@@ -38,15 +57,16 @@ func (k *Kind) Prune(obj *document.Document) (*document.Document, []string, erro
 	if ferr != nil {
 		return nil, nil, apierrors.NewBadRequest(ferr.Error())
 	}
-	unknown = append(unknown, paths...)
-	slices.Sort(unknown)
-	pruned, err := document.FromValue(m)
-	return pruned, unknown, err
+	pruned, err := document.FromValue(respell(m, obj.Root()))
+	return pruned, append(unknown, paths...), err
 }
 
-// isPruned reports whether Prune has nothing to do to v. It may report false for a v
+// isPruned reports whether pruneFields has nothing to do to v. It may report false for a v
 // that needs no change, never true for one that does.
 func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root bool) bool {
+	if k.config.DropNulls && !hasType(v, s) {
+		return false
+	}
 	switch v.Kind() {
 	case document.Object:
 		if s.XEmbeddedResource {
@@ -61,7 +81,10 @@ func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root b
 				return false
 			}
 			if sub == nil {
-				continue // kept as it is
+				if s.AdditionalProperties != nil && isContainer(member) {
+					return false // what is below a plain `true` is unknown
+				}
+				continue
 			}
 			if member.Kind() == document.Null {
 				if k.config.DropNulls || !sub.Nullable {
@@ -74,11 +97,13 @@ func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root b
 			}
 		}
 	case document.Array:
-		if s.Items == nil {
-			return true
-		}
 		for _, element := range v.Elements() {
-			if !k.isPruned(element, s.Items, false) {
+			switch {
+			case s.Items != nil:
+				if !k.isPruned(element, s.Items, false) {
+					return false
+				}
+			case isContainer(element) && !s.XPreserveUnknownFields:
 				return false
 			}
 		}
@@ -86,8 +111,12 @@ func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root b
 	return true
 }
 
+func isContainer(v document.Value) bool {
+	return v.Kind() == document.Object || v.Kind() == document.Array
+}
+
 // subSchema returns the schema of a member. known is false for a field to prune; a nil schema
-// with known set means that anything below is kept.
+// with known set is that of a member about which nothing is said.
 func subSchema(s *structuralschema.Structural, name string) (sub *structuralschema.Structural, known bool) {
 	if p, ok := s.Properties[name]; ok {
 		return &p, true
