@@ -296,8 +296,9 @@ func warnOpen(ctx context.Context, logger *slog.Logger, addr net.Addr) {
 
 // newZap returns the logger of etcd, whose warnings and errors go to logger.
 func newZap(logger *slog.Logger) *zap.Logger {
+	hook := zap.WithPanicHook(panicHook{})
 	if logger == nil {
-		return zap.NewNop()
+		return zap.NewNop().WithOptions(hook)
 	}
-	return zap.New(slogCore{logger: logger})
+	return zap.New(slogCore{logger: logger}, hook)
 }

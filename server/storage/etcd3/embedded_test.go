@@ -185,6 +185,33 @@ func TestEmbeddedRestart(t *testing.T) {
 	}
 }
 
+// A restart stands for election while it applies, and while etcd shortens its log in memory: it does so
+// every hundred entries.
+func TestEmbeddedRestartWithEntries(t *testing.T) {
+	dir := t.TempDir()
+	const entries, restarts = 300, 25
+	for i := range restarts {
+		e := start(t, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true})
+		if i == 0 {
+			for n := range entries {
+				if _, err := e.Client().Put(t.Context(), strconv.Itoa(n), "v"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		resp, err := e.Client().Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.Count != entries {
+			t.Fatalf("start %d: %d keys, want %d", i, resp.Count, entries)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // In process only means that there is no socket.
 func TestEmbeddedNoSocket(t *testing.T) {
 	if runtime.GOOS != "linux" {
