@@ -117,7 +117,7 @@ func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
 		if old != nil && !old.custom {
 			err = fmt.Errorf("%s is a built-in resource", gr)
 		} else {
-			l.entries[gr] = &entry{definition: definition, custom: true}
+			l.entries[gr] = &entry{definition: definition, custom: true, terminating: crd.DeletionTimestamp != nil}
 			if err = l.rebuildLocked(gr); err != nil {
 				if old == nil {
 					delete(l.entries, gr)
@@ -133,9 +133,6 @@ func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
 		return false
 	}
 	s.served = true
-	if crd.DeletionTimestamp != nil {
-		l.entries[gr].resource.Terminating = true
-	}
 	if strategy := l.strategies[gr]; strategy != nil {
 		l.enqueueStrategyStatus(strategy.object.Name)
 	}

@@ -82,7 +82,11 @@ func (r *events) record(about corev1.ObjectReference, kind, reason, message stri
 			if err != nil {
 				return nil, err
 			}
-			return document.Parse(raw)
+			event, err := document.Parse(raw)
+			if err != nil {
+				return nil, err
+			}
+			return event.Edit().Delete("eventTime").Document() // a null
 		}), nil, nil, true, &metav1.UpdateOptions{})
 		return err
 	})

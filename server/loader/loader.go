@@ -90,7 +90,9 @@ type Loader struct {
 type entry struct {
 	definition *resources.Definition
 	custom     bool
-	resource   *rest.Resource
+	// terminating: the definition is being deleted, with all objects.
+	terminating bool
+	resource    *rest.Resource
 }
 
 // New returns a Loader that serves the built-in resources. Start follows the configuration.
@@ -237,11 +239,14 @@ func (l *Loader) rebuildLocked(gr schema.GroupResource) error {
 	if s := l.strategies[gr]; s != nil {
 		layers = s.layers()
 	}
+	if e.terminating {
+		layers = terminating(layers)
+	}
 	r, err := l.cfg.Builder.Build(e.definition, e.custom, layers)
 	if err != nil {
 		return err
 	}
-	r.Terminating = e.resource != nil && e.resource.Terminating
+	r.Terminating = e.terminating
 	e.resource = r
 	return nil
 }
