@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -134,14 +133,24 @@ func (c *cluster) await(t *testing.T, name string, wanted func(ns *document.Docu
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	w, err := c.namespaces.Watch(ctx, &internalversion.ListOptions{})
+	list, err := c.namespaces.List(ctx, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var live *document.Document
+	for _, ns := range list.Items {
+		if rest.MetaOf(ns).Name() == name {
+			live = ns
+		}
+	}
+	if wanted(live) {
+		return
+	}
+	w, err := c.namespaces.Watch(ctx, &internalversion.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if _, err := c.namespaces.Get(ctx, name, nil); apierrors.IsNotFound(err) && wanted(nil) {
-		return
-	}
 	for {
 		events, err := w.Next(ctx)
 		if err != nil {

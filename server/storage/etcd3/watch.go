@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
@@ -246,19 +247,18 @@ func (w *watcher) receive(ctx context.Context) error {
 func (w *watcher) add(e *clientv3.Event) error {
 	key := string(e.Kv.Key)
 	rv := uint64(e.Kv.ModRevision)
-	if e.PrevKv == nil && !e.IsCreate() {
-		return &storage.Error{Code: storage.ErrCodeExpired, Key: key, ResourceVersion: rv,
-			Message: fmt.Sprintf("%s (the value before revision %d is compacted)", expiredWatch, rv)}
-	}
 	var now, before state
-	var err error
+	prev, err := w.previous(e)
+	if err != nil {
+		return err
+	}
 	if e.Type != clientv3.EventTypeDelete {
 		if now, err = w.store.state(w.ctx, key, e.Kv, false); err != nil {
 			return err
 		}
 	}
-	if e.PrevKv != nil {
-		if before, err = w.store.state(w.ctx, key, e.PrevKv, false); err != nil {
+	if prev != nil {
+		if before, err = w.store.state(w.ctx, key, prev, false); err != nil {
 			return err
 		}
 	}
@@ -286,6 +286,27 @@ func (w *watcher) add(e *clientv3.Event) error {
 	}
 	w.out = append(w.out, event)
 	return nil
+}
+
+// previous returns the value before an event, nil for a created row. etcd leaves it out where it is
+// compacted, and from events that it sends before it has noted that the watch, which has just
+// begun, asks for it: then the value is read.
+func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
+	if e.PrevKv != nil || e.IsCreate() {
+		return e.PrevKv, nil
+	}
+	key, rv := string(e.Kv.Key), e.Kv.ModRevision
+	ctx, cancel := w.store.bound(w.ctx)
+	defer cancel()
+	resp, err := w.store.client.KV.Get(ctx, key, clientv3.WithRev(rv-1))
+	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return nil, w.store.fail(key, err)
+	}
+	if err != nil || len(resp.Kvs) == 0 {
+		return nil, &storage.Error{Code: storage.ErrCodeExpired, Key: key, ResourceVersion: uint64(rv), Err: err,
+			Message: fmt.Sprintf("%s (the value before revision %d is compacted)", expiredWatch, rv)}
+	}
+	return resp.Kvs[0], nil
 }
 
 // selected reports whether the watcher sees a row.

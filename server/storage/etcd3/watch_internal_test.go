@@ -15,20 +15,46 @@ import (
 	"weir.dev/weir/server/storage"
 )
 
-// Between the receipt of an event and its previous value, etcd may have compacted it.
-// The watcher cannot tell whether it saw the object before, so the watch is over.
+// An event may come without its previous value. It is read; when etcd has compacted it, the
+// watcher cannot tell whether it saw the object before, so the watch is over.
 func TestWatcherNoPreviousValue(t *testing.T) {
-	store, err := New(Config{Client: clientv3.NewCtxClient(t.Context())})
+	etcd, err := StartEmbedded(t.Context(), EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, typ := range []mvccpb.Event_EventType{clientv3.EventTypePut, clientv3.EventTypeDelete} {
-		w := &watcher{store: store, ctx: t.Context(), all: true}
-		err := w.add(&clientv3.Event{Type: typ, Kv: &mvccpb.KeyValue{
-			Key: []byte("/registry/x/a"), Value: []byte("{}"), CreateRevision: 1, ModRevision: 5,
-		}})
-		if storage.CodeOf(err) != storage.ErrCodeExpired || len(w.out) != 0 {
-			t.Errorf("%v: got %v, %v, want expired", typ, w.out, err)
+	defer etcd.Close()
+	store, err := New(Config{Client: etcd.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "/registry/x/a"
+	var last int64
+	for i := range 3 {
+		resp, err := etcd.Client().Put(t.Context(), key, fmt.Sprintf(`{"n":%d}`, i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = resp.Header.Revision
+	}
+	for _, compacted := range []bool{false, true} {
+		if compacted {
+			if _, err := etcd.Client().Compact(t.Context(), last); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for typ, want := range map[mvccpb.Event_EventType]storage.EventType{clientv3.EventTypePut: storage.Modified, clientv3.EventTypeDelete: storage.Deleted} {
+			w := &watcher{store: store, ctx: t.Context(), all: true}
+			err := w.add(&clientv3.Event{Type: typ, Kv: &mvccpb.KeyValue{
+				Key: []byte(key), Value: []byte("{}"), CreateRevision: 1, ModRevision: last,
+			}})
+			switch {
+			case compacted:
+				if storage.CodeOf(err) != storage.ErrCodeExpired || len(w.out) != 0 {
+					t.Errorf("%v: got %v, %v, want expired", typ, w.out, err)
+				}
+			case err != nil || len(w.out) != 1 || w.out[0].Type != want || w.out[0].Prev.ResourceVersion != uint64(last-1):
+				t.Errorf("%v: got %v, %v, want %s with the value before", typ, w.out, err, want)
+			}
 		}
 	}
 }
