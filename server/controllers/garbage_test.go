@@ -1,0 +1,141 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+)
+
+// listedRows gives the objects of widgets and gadgets, then breaks; the last listing stays.
+type listedRows struct {
+	cluster *cluster
+	breaks  int
+}
+
+var errBroken = errors.New("broken")
+
+func (r *listedRows) Follow(ctx context.Context, h RowHandler) error {
+	h.Begin()
+	for _, s := range []rest.Lister{r.cluster.widgets, r.cluster.gadgets} {
+		list, err := s.List(ctx, nil)
+		if err != nil {
+			return err
+		}
+		for _, obj := range list.Items {
+			h.Put(obj)
+		}
+	}
+	if r.breaks--; r.breaks >= 0 {
+		return errBroken // in the middle of a listing
+	}
+	h.End()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A stream that breaks is opened again, and Run ends when its context does.
+func TestGarbageFollowsAgain(t *testing.T) {
+	c := newCluster(t)
+	for _, r := range c.catalog {
+		switch r.Name {
+		case "widgets":
+			r.Kind, r.StorageVersion = "Widget", "v1"
+		case "gadgets":
+			r.Kind = "Gadget"
+		}
+	}
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	const owner = `"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":"none","uid":"00000000-0000-4000-8000-000000000000"}]`
+	c.create(t, c.widgets, "Widget", "a", `"name":"owned",`+owner)
+	c.create(t, c.widgets, "Widget", "a", `"name":"free"`)
+	c.create(t, c.gadgets, "Gadget", "a", `"name":"unreachable",`+owner)
+
+	garbage, err := NewGarbage(GarbageConfig{
+		Rows: &listedRows{cluster: c, breaks: 2},
+		Pin:  func() (rest.Catalog, func()) { return c.catalog, func() {} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		garbage.Run(ctx)
+		close(done)
+	}()
+	waitCtx, stop := context.WithTimeout(request.WithNamespace(t.Context(), "a"), 30*time.Second)
+	defer stop()
+	w, err := c.widgets.Watch(waitCtx, &internalversion.ListOptions{ResourceVersion: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for gone := false; !gone; {
+		events, err := w.Next(waitCtx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			gone = gone || e.Type == "DELETED" && rest.MetaOf(e.Object).Name() == "owned"
+		}
+	}
+	cancel()
+	<-done
+	for _, s := range []rest.Lister{c.widgets, c.gadgets} {
+		list, err := s.List(request.WithNamespace(t.Context(), "a"), nil)
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("%d objects are left, want 1, %v", len(list.Items), err)
+		}
+	}
+}
+
+// A finalizer is taken only from an object whose deletion was requested, references only where they are.
+func TestGarbageEdits(t *testing.T) {
+	const deleting = `"deletionTimestamp":"2026-01-01T00:00:00Z",`
+	refs := `[{"apiVersion":"v1","blockOwnerDeletion":true,"kind":"ConfigMap","name":"a","uid":"u"},{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":"v"}]`
+	withoutOrphan := func(obj *document.Document) (*document.Document, error) { return withoutFinalizer(obj, "orphan") }
+	without := func(uids ...types.UID) func(obj *document.Document) (*document.Document, error) {
+		return func(obj *document.Document) (*document.Document, error) { return withoutOwners(obj, uids) }
+	}
+	tests := []struct {
+		name, meta, want string
+		edit             func(*document.Document) (*document.Document, error)
+	}{
+		{"last finalizer", deleting + `"finalizers":["orphan"]`, `{"deletionTimestamp":"2026-01-01T00:00:00Z"}`, withoutOrphan},
+		{"other finalizers", deleting + `"finalizers":["a/b","orphan","c/d"]`, `{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}`, withoutOrphan},
+		{"not deleted", `"finalizers":["orphan"]`, `{"finalizers":["orphan"]}`, withoutOrphan},
+		{"one owner", `"ownerReferences":` + refs, `{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":"v"}]}`, without("u")},
+		{"all owners", `"ownerReferences":` + refs, `{}`, without("u", "v")},
+		{"no owner", `"ownerReferences":` + refs, `{"ownerReferences":` + refs + `}`, without()},
+		{"unblocking", `"ownerReferences":` + refs, `{"ownerReferences":[{"apiVersion":"v1","blockOwnerDeletion":false,"kind":"ConfigMap","name":"a","uid":"u"},{"apiVersion":"v1","kind":"ConfigMap","name":"b","uid":"v"}]}`, unblocking},
+		{"nothing blocks", `"name":"x"`, `{"name":"x"}`, unblocking},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			obj := parse(t, `{"metadata":{`+tc.meta+`}}`)
+			got, err := tc.edit(obj)
+			if err != nil || string(got.Get("metadata").Raw()) != tc.want {
+				t.Errorf("got %s, %v, want %s", got.Get("metadata").Raw(), err, tc.want)
+			}
+			if again, err := tc.edit(got); err != nil || again != got {
+				t.Errorf("a second time changes %s", again.Bytes())
+			}
+		})
+	}
+}
+
+func TestGarbageConfig(t *testing.T) {
+	if _, err := NewGarbage(GarbageConfig{}); err == nil {
+		t.Error("empty configuration accepted")
+	}
+}
