@@ -14,7 +14,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	st, fresh, err := s.start(ctx, key, opts.Cached, false)
 	if err != nil {

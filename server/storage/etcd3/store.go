@@ -23,6 +23,8 @@ const (
 	DefaultMaxObjectBytes = 3 << 19
 	// DefaultRequestTimeout is how long a request that has no deadline may take.
 	DefaultRequestTimeout = 30 * time.Second
+	// oneTimeout bounds what reads or writes one row. etcd itself gives up after 7 seconds.
+	oneTimeout = 10 * time.Second
 
 	// readinessTimeout bounds ReadinessCheck.
 	readinessTimeout = 2 * time.Second
@@ -139,7 +141,7 @@ func (s *Store) Create(ctx context.Context, key string, served []byte, ttl uint6
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	data, stored, err := s.encode(ctx, key, served)
 	if err != nil {
@@ -164,7 +166,7 @@ func (s *Store) Get(ctx context.Context, key string, opts storage.GetOptions) (s
 	if err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()
 	resp, err := s.client.KV.Get(ctx, key)
@@ -184,7 +186,7 @@ func (s *Store) Count(ctx context.Context, prefix string) (int64, error) {
 	if err := s.checkKey(prefix, true); err != nil {
 		return 0, err
 	}
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()
 	resp, err := s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
@@ -197,7 +199,7 @@ func (s *Store) Count(ctx context.Context, prefix string) (int64, error) {
 
 // GetCurrentResourceVersion implements storage.Interface.
 func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()
 	// A linearizable read of a key that is never there.
@@ -243,6 +245,12 @@ func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc)
 		return ctx, func() {}
 	}
 	return context.WithTimeout(ctx, s.timeout)
+}
+
+// boundOne gives what reads or writes one row a deadline, however long the caller would wait: an etcd
+// that does not answer is told to the client while it still listens.
+func (s *Store) boundOne(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, min(s.timeout, oneTimeout))
 }
 
 // encode returns a served object as the codec stores it, and as it goes into etcd.

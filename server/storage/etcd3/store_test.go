@@ -322,6 +322,13 @@ func TestUnreachable(t *testing.T) {
 			if code := storage.CodeOf(err); code != storage.ErrCodeTimeout && code != storage.ErrCodeUnreachable {
 				t.Errorf("get: got error %v, want a timeout or unreachable", err)
 			}
+			// A caller who would wait longer is told as soon.
+			patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err = store.Get(patient, storagetest.NewObject("a").Key(), storage.GetOptions{})
+			if code := storage.CodeOf(err); code != storage.ErrCodeTimeout && code != storage.ErrCodeUnreachable {
+				t.Errorf("get with a long deadline: got error %v, want a timeout or unreachable", err)
+			}
 			if err := store.ReadinessCheck(); err == nil {
 				t.Error("ready without an etcd")
 			}

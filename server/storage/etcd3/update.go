@@ -18,7 +18,7 @@ func (s *Store) GuaranteedUpdate(ctx context.Context, key string, opts storage.U
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.bound(ctx)
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	st, fresh, err := s.start(ctx, key, opts.Cached, opts.IgnoreNotFound)
 	if err != nil {
