@@ -102,7 +102,6 @@ func TestValidation(t *testing.T) {
 	}{
 		{"a good role", Roles, `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]}]}`, "", ""},
 		{"no rules", Roles, `{}`, "", ""},
-		{"no verbs", Roles, `{"rules":[{"apiGroups":[""],"resources":["pods"],"verbs":[]}]}`, "", "rules[0].verbs: Required value: verbs must contain at least one value"},
 		{"no group", Roles, `{"rules":[{"resources":["pods"],"verbs":["get"]}]}`, "", "rules[0].apiGroups: Required value: resource rules must supply at least one api group"},
 		{"no resource", Roles, `{"rules":[{"apiGroups":[""],"verbs":["get"]}]}`, "", "rules[0].resources: Required value: resource rules must supply at least one resource"},
 		{"a path in a role", Roles, `{"rules":[{"nonResourceURLs":["/x"],"verbs":["get"]}]}`, "", `rules[0].nonResourceURLs: Invalid value: ["/x"]: namespaced rules cannot apply to non-resource URLs`},

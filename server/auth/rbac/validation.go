@@ -12,7 +12,7 @@ import (
 )
 
 // validateRole says what is wrong with a Role or ClusterRole beyond its schema, which requires what must be there at
-// all. Rules of upstream's pkg/apis/rbac/validation.
+// all, such as verbs. Rules of upstream's pkg/apis/rbac/validation.
 func validateRole(obj, old *document.Document, namespaced bool) field.ErrorList {
 	var errs field.ErrorList
 	for i, rule := range obj.Get("rules").Elements() {
@@ -61,9 +61,6 @@ func validateRule(rule document.Value, namespaced bool, path *field.Path) field.
 		return nil
 	}
 	var errs field.ErrorList
-	if verbs := rule.Get("verbs"); verbs.Kind() == document.Array && verbs.Len() == 0 {
-		errs = append(errs, field.Required(path.Child("verbs"), "verbs must contain at least one value"))
-	}
 	if urls := rule.Get("nonResourceURLs"); urls.Len() > 0 {
 		if namespaced {
 			errs = append(errs, field.Invalid(path.Child("nonResourceURLs"), urls.Interface(), "namespaced rules cannot apply to non-resource URLs"))
