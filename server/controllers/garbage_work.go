@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,21 +32,9 @@ func (c *Garbage) orphan(ctx context.Context, objects inventory, id identity) er
 	if !objects.serves(id.GroupKind) {
 		return &unknownKindError{id.GroupKind}
 	}
-	uids := []types.UID{id.uid}
-	var failed []error
-	for _, dependent := range c.graph.dependents(id.uid, func(e *edge) bool { return objects.serves(e.node.GroupKind) }) {
-		err := objects.update(ctx, dependent, func(old *document.Document) (*document.Document, error) {
-			return withoutOwners(old, uids)
-		})
-		if err != nil {
-			failed = append(failed, fmt.Errorf("orphan %s %q in namespace %q: %w", dependent.GroupKind, dependent.name, dependent.namespace, err))
-			if ctx.Err() != nil || len(failed) == maxOrphanErrors {
-				break
-			}
-		}
-	}
-	if len(failed) > 0 {
-		return errors.Join(failed...)
+	dependents := c.graph.dependents(id.uid, func(e *edge) bool { return objects.serves(e.node.GroupKind) })
+	if err := c.disown(ctx, objects, id.uid, dependents); err != nil {
+		return err
 	}
 	return objects.update(ctx, id, func(old *document.Document) (*document.Document, error) {
 		return withoutFinalizer(old, metav1.FinalizerOrphanDependents)
@@ -54,6 +43,41 @@ func (c *Garbage) orphan(ctx context.Context, objects inventory, id identity) er
 
 // maxOrphanErrors is after how many failures the other dependents wait for the next attempt.
 const maxOrphanErrors = 10
+
+// disown takes the references to an owner from its dependents, several at a time.
+func (c *Garbage) disown(ctx context.Context, objects inventory, owner types.UID, dependents []identity) error {
+	uids := []types.UID{owner}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed []error // guarded by mu
+	)
+	next := make(chan identity)
+	for range min(c.cfg.Workers, len(dependents)) {
+		wg.Go(func() {
+			for d := range next {
+				err := objects.update(ctx, d, func(old *document.Document) (*document.Document, error) { return withoutOwners(old, uids) })
+				if err != nil {
+					mu.Lock()
+					failed = append(failed, fmt.Errorf("orphan %s %q in namespace %q: %w", d.GroupKind, d.name, d.namespace, err))
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, d := range dependents {
+		mu.Lock()
+		enough := len(failed) >= maxOrphanErrors
+		mu.Unlock()
+		if enough || ctx.Err() != nil {
+			break
+		}
+		next <- d
+	}
+	close(next)
+	wg.Wait()
+	return errors.Join(append(failed, ctx.Err())...)
+}
 
 // release lets an object go when no dependent keeps it. Dependents of kinds that are not served
 // cannot be deleted and keep nothing.
