@@ -21,6 +21,7 @@ func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextens
 		ShortNames: names.ShortNames,
 		Categories: names.Categories,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		Revised:    crd.Generation > 1,
 	}
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
@@ -36,7 +37,7 @@ func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextens
 			version.Inline = v.Schema.OpenAPIV3Schema
 		}
 		if v.Deprecated {
-			version.Deprecated = fmt.Sprintf("%s/%s %s is deprecated", crd.Spec.Group, v.Name, names.Kind)
+			version.Deprecated = deprecation(crd, v.Name, names.Kind)
 			if v.DeprecationWarning != nil {
 				version.Deprecated = *v.DeprecationWarning
 			}
@@ -73,6 +74,20 @@ func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextens
 	slices.SortStableFunc(d.Versions, func(a, b resources.Version) int { return compareVersions(b.Name, a.Name) })
 	d.Complete()
 	return d, nil
+}
+
+// deprecation is upstream's warning: it names the best of the newer versions that are not deprecated.
+func deprecation(crd *apiextensionsv1.CustomResourceDefinition, version, kind string) string {
+	text, best := fmt.Sprintf("%s/%s %s is deprecated", crd.Spec.Group, version, kind), ""
+	for _, v := range crd.Spec.Versions {
+		if v.Served && !v.Deprecated && compareVersions(version, v.Name) < 0 && (best == "" || compareVersions(best, v.Name) < 0) {
+			best = v.Name
+		}
+	}
+	if best != "" {
+		text += fmt.Sprintf("; use %s/%s %s", crd.Spec.Group, best, kind)
+	}
+	return text
 }
 
 func trimDot(path string) string {

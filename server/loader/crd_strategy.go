@@ -139,7 +139,17 @@ func (l crdLayer) ValidateUpdate(ctx context.Context, obj, old *document.Documen
 	if l.subresource == rest.SubresourceStatus {
 		return validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, crd, before), nil
 	}
+	establishServed(before)
 	return append(validation.ValidateCustomResourceDefinitionUpdate(ctx, crd, before), unsupported(crd)...), nil
+}
+
+// establishServed gives a definition whose names nobody has refused the condition Established: it is served
+// since it was written, and its condition follows a little later. What is immutable is so from the start.
+func establishServed(crd *apiextensions.CustomResourceDefinition) {
+	if !apiextensions.IsCRDConditionFalse(crd, apiextensions.Established) {
+		apiextensions.SetCRDCondition(crd, apiextensions.CustomResourceDefinitionCondition{
+			Type: apiextensions.Established, Status: apiextensions.ConditionTrue})
+	}
 }
 
 // unsupported refuses what is not served, so that nobody believes it to be in force.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -87,6 +89,7 @@ func testableHooks() []string {
 			names = append(names, op.String())
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -171,9 +174,20 @@ func validateStrategy(engine policies.Engine, obj *document.Document) (field.Err
 		return nil, err
 	}
 	for _, issue := range issues {
-		errs = append(errs, &field.Error{Type: field.ErrorTypeInvalid, Field: issue.Path, BadValue: issue.Text, Detail: issue.String()})
+		errs = append(errs, fieldError(issue))
 	}
 	return errs, nil
+}
+
+// fieldError gives an issue in the server's form. The detail has the place and the caret, and not the path again.
+func fieldError(issue policies.Issue) *field.Error {
+	e := &field.Error{Type: field.ErrorTypeInvalid, Field: issue.Path, BadValue: issue.Text}
+	if issue.Text == "" {
+		e.BadValue = field.OmitValueType{}
+	}
+	issue.Path = ""
+	e.Detail = strings.TrimLeft(issue.String(), ": ")
+	return e
 }
 
 // absentGuest stands for a module while a Strategy is only checked. It implements nothing.

@@ -1,0 +1,172 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// running starts a statusWriter that ends with the test.
+func running(t *testing.T, before func(*statusWriter)) (s *statusWriter, stop func()) {
+	t.Helper()
+	s = newStatusWriter(slog.New(slog.DiscardHandler))
+	before(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.run(ctx)
+	}()
+	stop = func() {
+		cancel()
+		<-ended
+	}
+	t.Cleanup(stop)
+	return s, stop
+}
+
+func TestStatusWriterWritesTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		note := func(text string) func(context.Context) error {
+			return func(context.Context) error {
+				got = append(got, text)
+				return nil
+			}
+		}
+		s, _ := running(t, func(s *statusWriter) {
+			s.enqueue("a", note("a1"))
+			s.enqueue("b", note("b1"))
+			s.enqueue("a", note("a2"))
+		})
+		synctest.Wait()
+		s.enqueue("a", note("a3"))
+		synctest.Wait()
+		if want := []string{"a2", "b1", "a3"}; !slices.Equal(got, want) {
+			t.Errorf("wrote %q, want %q", got, want)
+		}
+	})
+}
+
+func TestStatusWriterTriesAgain(t *testing.T) {
+	tests := []struct {
+		name string
+		// failures before the first success.
+		failures int
+		err      error
+		want     []time.Duration
+	}{
+		{"until it works", 3, errors.New("busy"), []time.Duration{0, 40 * time.Millisecond, 120 * time.Millisecond, 280 * time.Millisecond}},
+		{"not what is gone", 9, apierrors.NewNotFound(moduleResource, "x"), []time.Duration{0}},
+		{"not for ever", 99, errors.New("broken"), []time.Duration{0, 40e6, 120e6, 280e6, 600e6, 1240e6, 2520e6, 5080e6}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				var got []time.Duration
+				running(t, func(s *statusWriter) {
+					s.enqueue("a", func(context.Context) error {
+						got = append(got, time.Since(start))
+						if len(got) <= tc.failures {
+							return tc.err
+						}
+						return nil
+					})
+				})
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("tried after %v, want %v", got, tc.want)
+				}
+			})
+		})
+	}
+}
+
+func TestStatusWriterPrefersTheNewestToARetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got []string
+		s, _ := running(t, func(s *statusWriter) {
+			s.enqueue("a", func(context.Context) error {
+				got = append(got, "old")
+				return errors.New("busy")
+			})
+		})
+		synctest.Wait()
+		s.mu.Lock() // both come while the queue is not looked at
+		s.tasks["a"] = statusTask{write: func(context.Context) error {
+			got = append(got, "new")
+			return nil
+		}}
+		s.mu.Unlock()
+		time.Sleep(time.Minute) // the retry finds the newer one
+		s.enqueue("b", func(context.Context) error { return nil })
+		s.enqueue("a", s.tasks["a"].write)
+		synctest.Wait()
+		if slices.Contains(got[1:], "old") {
+			t.Errorf("wrote %q: the old one came back", got)
+		}
+	})
+}
+
+func TestStatusWriterIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var written time.Duration
+		running(t, func(s *statusWriter) {
+			s.enqueue("stuck", func(ctx context.Context) error {
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			s.enqueue("other", func(context.Context) error {
+				written = time.Since(start)
+				return nil
+			})
+		})
+		time.Sleep(time.Hour)
+		if written != statusTimeout {
+			t.Errorf("the other was written after %v, want %v", written, statusTimeout)
+		}
+	})
+}
+
+func TestStatusWriterFlushes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var alive, again bool
+		attempts := 0
+		s, stop := running(t, func(s *statusWriter) {
+			s.enqueue("again", func(ctx context.Context) error {
+				if attempts++; attempts == 1 {
+					return errors.New("busy")
+				}
+				again = ctx.Err() == nil
+				return nil
+			})
+		})
+		synctest.Wait()
+		block := make(chan struct{})
+		s.enqueue("slow", func(ctx context.Context) error {
+			<-block
+			return nil
+		})
+		synctest.Wait()
+		s.enqueue("left", func(ctx context.Context) error {
+			alive = ctx.Err() == nil
+			return nil
+		})
+		go stop()
+		synctest.Wait()
+		close(block)
+		synctest.Wait()
+		if !alive || !again {
+			t.Errorf("what was left at the stop was not written: left %v, again %v", alive, again)
+		}
+	})
+}
