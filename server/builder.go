@@ -12,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/apply"
 	"weir.dev/weir/server/loader"
@@ -167,11 +169,16 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 		Resource: d.GroupResource(), Prefix: prefix, Storage: rows, Strategy: main,
 		SelectableFields: selectable, TTLSeconds: d.TTLSeconds,
 	}
+	if custom && (d.Revised || v.Name != d.StorageVersion) {
+		if config.Upgrade, config.Downgrade, err = b.upgrade(d, v, fields); err != nil {
+			return nil, err
+		}
+	}
 	store, err := b.store(d, config, out)
 	if err != nil {
 		return nil, err
 	}
-	if out.Fields, err = b.tracker(d, v, custom, ""); err != nil {
+	if out.Fields, err = b.tracker(d, v, fields, custom, ""); err != nil {
 		return nil, err
 	}
 	if v.Scale != nil {
@@ -193,7 +200,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 			return nil, err
 		}
 		served := &rest.Subresource{Name: sub.Name, GroupVersionKind: kind, Storage: store.Subresource(s)}
-		if served.Fields, err = b.tracker(d, v, custom, sub.Name); err != nil {
+		if served.Fields, err = b.tracker(d, v, fields, custom, sub.Name); err != nil {
 			return nil, err
 		}
 		out.Subresources[sub.Name] = served
@@ -286,7 +293,11 @@ func (b *builder) schemaOf(d *resources.Definition, v *resources.Version, custom
 }
 
 // tracker returns what tracks the fields of a version written through a subresource.
-func (b *builder) tracker(d *resources.Definition, v *resources.Version, custom bool, subresource string) (rest.FieldManager, error) {
+func (b *builder) tracker(d *resources.Definition, v *resources.Version, fields *weirschema.Kind, custom bool, subresource string) (rest.FieldManager, error) {
+	var refuse func(*document.Document) (field.ErrorList, error)
+	if custom {
+		refuse = fields.Nulls
+	}
 	var reset []string
 	switch {
 	case subresource == rest.SubresourceStatus:
@@ -300,6 +311,7 @@ func (b *builder) tracker(d *resources.Definition, v *resources.Version, custom 
 		Subresource:    subresource,
 		Reset:          reset,
 		Types:          b.mergeTypes(d, v, custom),
+		Refuse:         refuse,
 	})
 }
 

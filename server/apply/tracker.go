@@ -32,6 +32,8 @@ type Config struct {
 	Reset []string
 	// Types of the kind.
 	Types *Types
+	// Refuse says what of an applied object may not be, beyond what Types know, such as a null; nil: nothing.
+	Refuse func(applied *document.Document) (field.ErrorList, error)
 }
 
 // Validate reports what is missing.
@@ -128,6 +130,15 @@ func (t *Tracker) Apply(_ context.Context, live, applied *document.Document, man
 	}
 	if err := t.check(patch); err != nil {
 		return nil, err
+	}
+	if t.config.Refuse != nil {
+		errs, err := t.config.Refuse(applied)
+		if err != nil {
+			return nil, err
+		}
+		if len(errs) > 0 {
+			return nil, apierrors.NewInvalid(t.config.Kind.GroupKind(), patch.GetName(), errs)
+		}
 	}
 	result, err := t.fields.Apply(liveObject, patch, manager, force)
 	if err != nil {

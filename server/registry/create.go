@@ -59,7 +59,11 @@ func (s *Store) create(ctx context.Context, obj *document.Document, validate res
 		}
 		return obj, nil
 	}
-	row, err := s.cfg.Storage.Create(ctx, key, obj.Bytes(), s.cfg.TTLSeconds)
+	stored, err := s.downgrade(obj)
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.cfg.Storage.Create(ctx, key, stored.Bytes(), s.cfg.TTLSeconds)
 	if storage.CodeOf(err) == storage.ErrCodeKeyExists {
 		return nil, s.alreadyExists(ctx, key, obj)
 	}

@@ -60,7 +60,8 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 		row, err := d.delete(ctx, key)
 		switch {
 		case err == nil:
-			return document.FromCanonical(row.Value), true, nil
+			obj, err := d.store.upgrade(document.FromCanonical(row.Value))
+			return obj, true, err
 		case errors.Is(err, errPending):
 			return d.last, false, nil
 		case !errors.Is(err, errMustMark):
@@ -73,6 +74,9 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 				return nil, 0, err
 			case marked == nil:
 				return nil, 0, errDeleteNow
+			}
+			if marked, err = d.store.downgrade(marked); err != nil {
+				return nil, 0, err
 			}
 			return marked.Bytes(), d.store.cfg.TTLSeconds, d.admit(ctx)
 		})
@@ -116,7 +120,10 @@ func (d *deletion) delete(ctx context.Context, key string) (storage.Row, error) 
 // judge returns what is to be stored instead of deleting current, nil when nothing holds it.
 func (d *deletion) judge(ctx context.Context, current storage.Row) (*document.Document, error) {
 	s := d.store
-	obj := document.FromCanonical(current.Value)
+	obj, err := s.read(current)
+	if err != nil {
+		return nil, err
+	}
 	d.last = obj
 	now := s.cfg.Now()
 	plan, err := rest.BeforeDelete(ctx, s.cfg.Strategy, obj, d.opts, now)

@@ -28,7 +28,9 @@ func (s *Store) List(ctx context.Context, opts *internalversion.ListOptions) (*r
 	}
 	items := make([]*document.Document, len(list.Rows))
 	for i, row := range list.Rows {
-		items[i] = document.FromCanonical(row.Value)
+		if items[i], err = s.read(row); err != nil {
+			return nil, err
+		}
 	}
 	return &rest.List{
 		Items:              items,

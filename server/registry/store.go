@@ -36,6 +36,13 @@ type Config struct {
 	// DeleteDuringUpdate has the last word on whether an object whose deletion was requested goes away
 	// with an update that removed its last finalizer; nil: yes.
 	DeleteDuringUpdate func(obj *document.Document) bool
+	// Upgrade brings an object that was stored when the resource was another, such as a custom resource before
+	// its schema changed, to what the resource is now. It is applied to all that is read, and returns the
+	// object it is given where there is nothing to do. Nil: objects are served as they are stored.
+	Upgrade func(obj *document.Document) (*document.Document, error)
+	// Downgrade leaves of an object that is about to be stored what can be stored, such as the fields that the
+	// storage version of a custom resource has. Nil: all.
+	Downgrade func(obj *document.Document) (*document.Document, error)
 	// Now is the clock; nil: time.Now.
 	Now func() time.Time
 }
@@ -61,7 +68,8 @@ type Store struct {
 	cfg        Config
 	attrs      storage.AttrFunc
 	selectable []string
-	shared     [sharedEvents]atomic.Pointer[document.Document]
+	shared     [sharedEvents]atomic.Pointer[sharedEvent]
+	upgrades   upgrades
 }
 
 var (
@@ -131,7 +139,7 @@ func (s *Store) Get(ctx context.Context, name string, opts *metav1.GetOptions) (
 	if err != nil {
 		return nil, s.failed("get", name, err)
 	}
-	return document.FromCanonical(row.Value), nil
+	return s.read(row)
 }
 
 func dryRun(values []string) bool { return slices.Contains(values, metav1.DryRunAll) }

@@ -66,6 +66,9 @@ func (u *update) run(ctx context.Context) (*document.Document, bool, error) {
 			if err != nil {
 				return nil, 0, err
 			}
+			if obj, err = s.downgrade(obj); err != nil {
+				return nil, 0, err
+			}
 			return obj.Bytes(), s.cfg.TTLSeconds, nil
 		})
 		switch {
@@ -116,7 +119,10 @@ func (u *update) next(ctx context.Context, current storage.Row) (*document.Docum
 		}
 		return u.create(ctx)
 	}
-	old := document.FromCanonical(current.Value)
+	old, err := s.read(current)
+	if err != nil {
+		return nil, err
+	}
 	obj, err := u.info.UpdatedObject(ctx, old)
 	if err != nil {
 		return nil, err

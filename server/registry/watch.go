@@ -60,7 +60,9 @@ func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
 			InitialEventsEnd: e.InitialEventsEnd,
 		}
 		if e.Type != storage.Bookmark {
-			out.Object = w.store.share(e.Row)
+			if out.Object, err = w.store.share(e.Row); err != nil {
+				return nil, err
+			}
 		}
 		w.buf = append(w.buf, out)
 	}
@@ -69,14 +71,23 @@ func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
 
 // share returns the document of an event, the same for all watchers that are about as
 // far, so that it is indexed once.
-func (s *Store) share(row storage.Row) *document.Document {
+func (s *Store) share(row storage.Row) (*document.Document, error) {
 	slot := &s.shared[row.ResourceVersion%sharedEvents]
-	if have := slot.Load(); have != nil && sameBytes(have.Bytes(), row.Value) {
-		return have
+	if have := slot.Load(); have != nil && sameBytes(have.stored, row.Value) {
+		return have.obj, nil
 	}
-	obj := document.FromCanonical(row.Value)
-	slot.Store(obj)
-	return obj
+	obj, err := s.upgrade(document.FromCanonical(row.Value))
+	if err != nil {
+		return nil, err
+	}
+	slot.Store(&sharedEvent{stored: row.Value, obj: obj})
+	return obj, nil
+}
+
+// sharedEvent is the object of an event, and the bytes it was stored as.
+type sharedEvent struct {
+	stored []byte
+	obj    *document.Document
 }
 
 // sameBytes reports that a and b are one piece of memory.

@@ -47,6 +47,10 @@ type Definition struct {
 	// Versions in order of preference.
 	Versions []Version `json:"versions"`
 
+	// Revised says that objects may have been stored under another schema or in another version than
+	// these: what is read is pruned and defaulted.
+	Revised bool `json:"-"`
+
 	// Rules are the conditional defaults, in the order they apply.
 	Rules []DefaultRule `json:"rules,omitempty"`
 }

@@ -172,7 +172,7 @@ func (r *run) checkWarnings(t *testing.T, s step, header http.Header) {
 		return
 	}
 	for i, want := range s.Warnings {
-		if text := strings.ReplaceAll(got[i], `\"`, `"`); !strings.Contains(text, want) {
+		if text := strings.ReplaceAll(got[i], `\"`, `"`); !strings.Contains(text, r.expand(want)) {
 			t.Errorf("warning %q, want %q", text, want)
 		}
 	}
