@@ -7,6 +7,10 @@ import (
 
 // Module says where a Wasm artefact comes from and what it may do. Strategies refer
 // to it by name.
+//
+// A change is loaded beside the requests and put in force when it has passed everything; until then, and when it
+// fails, the last known good stays in force and status says why. Strategies go on calling a Module that is deleted
+// until the server starts again; from then on they refuse writes, as what they guarded cannot be checked.
 type Module struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -22,13 +26,16 @@ type ModuleSpec struct {
 	Tests []ModuleTest `json:"tests,omitempty"`
 }
 
-// ModuleSource has exactly one member, apart from Digest.
+// ModuleSource has exactly one member, apart from Digest. What it names is followed: when the bytes change, the module
+// is loaded again, without a change of this object. Give a digest to pin it. When the source is away after a restart,
+// the bytes that were in force last come from the server's own copy.
 type ModuleSource struct {
 	// Inline is the module itself (base64 in JSON).
 	Inline []byte `json:"inline,omitempty"`
-	// ConfigMapRef names a key of a ConfigMap's binaryData.
+	// ConfigMapRef names a key of a ConfigMap's binaryData. It is watched.
 	ConfigMapRef *ConfigMapKey `json:"configMapRef,omitempty"`
-	// File is a path on the server, below the directory given by --module-dir.
+	// File is a path on the server, below the directory given by --module-dir. Its size and time are looked at every
+	// two seconds. Rename a new version into place, so that it is never read half.
 	File string `json:"file,omitempty"`
 	// Digest, as sha256:<64 hex digits>, is what the bytes must have.
 	Digest string `json:"digest,omitempty"`
@@ -59,7 +66,8 @@ type ModuleTest struct {
 	Settings  runtime.RawExtension `json:"settings,omitempty"`
 	Object    runtime.RawExtension `json:"object"`
 	OldObject runtime.RawExtension `json:"oldObject,omitempty"`
-	// ExpectErrors are the fields that must be refused; none means that the object must pass.
+	// ExpectErrors are the fields that must be refused, "" for a denial of the whole; none means that the object
+	// must pass.
 	ExpectErrors []string `json:"expectErrors,omitempty"`
 	// ExpectObject, when set, must equal the object that the hook gives.
 	ExpectObject runtime.RawExtension `json:"expectObject,omitempty"`
@@ -77,7 +85,8 @@ const (
 type ModuleStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// Digest in force: that of the last good bytes.
+	// Digest in force: that of the last good bytes. After a restart that could not bring them back it is kept, with
+	// the condition Ready of reason Refused.
 	Digest string `json:"digest,omitempty"`
 	// Hooks that the module in force implements.
 	Hooks []string `json:"hooks,omitempty"`

@@ -8,6 +8,10 @@ import (
 // Strategy says for one resource which layers take part in its writes, in order.
 // The generic strategy (metadata, generation, status separation, finalizers) always
 // runs around them.
+//
+// It is in force when a write of it returns, if its modules are ready; otherwise when they are. When a generation
+// cannot be made, the last known good stays in force. One that was in force before the server started and cannot be
+// made now refuses writes of its resource with 503; reads go on.
 type Strategy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -129,7 +133,8 @@ const (
 type StrategyStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// InForce is the generation of this object that serves requests: the last good one.
+	// InForce is the generation of this object that serves requests: the last good one. With the condition Ready of
+	// reason Unavailable it is the one that served before the server started, and writes are refused.
 	InForce   int64  `json:"inForce,omitempty"`
 	LastError string `json:"lastError,omitempty"`
 }
