@@ -97,8 +97,8 @@ func TestBadInput(t *testing.T) {
 		{"a group that is not there", "GET", "/apis/nosuch.example.com/v1", "", "", 404, metav1.StatusReasonNotFound, ""},
 		{"a method that is not there", "POST", configMapsPath + "/kept", "", "{}", 405, metav1.StatusReasonMethodNotAllowed, ""},
 		{"a subresource that is not there", "GET", configMapsPath + "/kept/status", "", "", 404, metav1.StatusReasonNotFound, ""},
-		{"a resourceVersion that is none", "GET", configMapsPath + "/kept?resourceVersion=x", "", "", 400, "", "resourceVersion"},
-		{"a watch from a resourceVersion that is none", "GET", configMapsPath + "?watch=1&resourceVersion=x", "", "", 400, "", "resourceVersion"},
+		{"a resourceVersion that is none", "GET", configMapsPath + "/kept?resourceVersion=x", "", "", 400, "", "resource version"},
+		{"a watch from a resourceVersion that is none", "GET", configMapsPath + "?watch=1&resourceVersion=x", "", "", 400, "", "resource version"},
 		{"a continue token that is none", "GET", configMapsPath + "?limit=1&continue=x", "", "", 400, metav1.StatusReasonBadRequest, "continue"},
 		{"a label selector that is none", "GET", configMapsPath + "?labelSelector=a%3D%3D%3Db", "", "", 400, metav1.StatusReasonBadRequest, ""},
 		{"a field selector that is not supported", "GET", configMapsPath + "?fieldSelector=data.k%3Dv", "", "", 400, metav1.StatusReasonBadRequest, "data.k"},
@@ -107,7 +107,7 @@ func TestBadInput(t *testing.T) {
 		{"a JSON patch that is none", "PATCH", configMapsPath + "/kept", "application/json-patch+json", `{"op":"add"}`, 400, metav1.StatusReasonBadRequest, ""},
 		{"a JSON patch that cannot be applied", "PATCH", configMapsPath + "/kept", "application/json-patch+json", `[{"op":"remove","path":"/data/nosuch"}]`, 422, metav1.StatusReasonInvalid, "nosuch"},
 		{"a merge patch that is none", "PATCH", configMapsPath + "/kept", "application/merge-patch+json", `[1]`, 400, metav1.StatusReasonBadRequest, ""},
-		{"a patch to another uid", "PATCH", configMapsPath + "/kept", "application/merge-patch+json", `{"metadata":{"uid":"00000000-0000-0000-0000-000000000000"}}`, 409, metav1.StatusReasonConflict, "UID"},
+		{"a patch to another uid", "PATCH", configMapsPath + "/kept", "application/merge-patch+json", `{"metadata":{"uid":"00000000-0000-0000-0000-000000000000"}}`, 422, metav1.StatusReasonInvalid, "metadata.uid"},
 		{"an unknown $patch", "PATCH", configMapsPath + "/kept", "application/strategic-merge-patch+json", `{"data":{"$patch":"nosuch"}}`, 400, metav1.StatusReasonBadRequest, "$patch"},
 		{"a CEL rule that does not compile", "POST", strategiesPath, "", strategy(`"object.metadata.name ="`), 422, metav1.StatusReasonInvalid, "spec.layers[0].cel.validations[0].expression"},
 		{"a CEL rule of the wrong type", "POST", strategiesPath, "", strategy(`"1 + 1"`), 422, metav1.StatusReasonInvalid, "bool"},
@@ -141,7 +141,9 @@ func TestBadInput(t *testing.T) {
 		t.Errorf("what was stored has changed\n%s\n%s", kept, now)
 	}
 	_, list := send(t, env, http.MethodGet, configMapsPath, "", "")
-	var items struct{ Items []metav1.PartialObjectMetadata }
+	var items struct {
+		Items []metav1.PartialObjectMetadata
+	}
 	if err := json.Unmarshal(list, &items); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,6 +104,7 @@ func (p *process) config(t *testing.T) *rest.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
+	config.QPS = -1
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -148,6 +150,7 @@ func (p *process) wait(t *testing.T) int {
 
 // TestKill kills the server with SIGKILL while clients write: what was acknowledged is there after a restart.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and starts the binary")
 	}
@@ -220,6 +223,7 @@ func TestKill(t *testing.T) {
 
 // TestTerminate drains: a watch ends as a stream does, without an error, and the exit code is 0.
 func TestTerminate(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and starts the binary")
 	}
@@ -262,6 +266,7 @@ func TestTerminate(t *testing.T) {
 
 // TestEtcdDown is a server whose etcd does not answer: it says so soon and clearly, and stays up.
 func TestEtcdDown(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds and starts the binary")
 	}
@@ -291,9 +296,10 @@ func TestEtcdDown(t *testing.T) {
 		{"create", "POST", configMapsPath, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"}}`, []int{503, 504}, ""},
 		{"discovery", "GET", "/apis", "", []int{200}, "apps"},
 	}
-	for range 2 { // it stays up
+	t.Run("requests", func(t *testing.T) {
 		for _, tc := range tests {
 			t.Run(tc.name, func(t *testing.T) {
+				t.Parallel()
 				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				req, err := http.NewRequestWithContext(ctx, tc.method, config.Host+tc.path, strings.NewReader(tc.body))
@@ -310,17 +316,13 @@ func TestEtcdDown(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ok := false
-				for _, code := range tc.codes {
-					ok = ok || code == resp.StatusCode
-				}
-				if !ok || !strings.Contains(string(body), tc.says) {
+				if !slices.Contains(tc.codes, resp.StatusCode) || !strings.Contains(string(body), tc.says) {
 					t.Errorf("%d after %s, want one of %v: %.500s", resp.StatusCode, time.Since(start).Round(time.Millisecond), tc.codes, body)
 				}
 				t.Logf("%d after %s: %.300s", resp.StatusCode, time.Since(start).Round(time.Millisecond), body)
 			})
 		}
-	}
+	})
 	if err := p.command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
