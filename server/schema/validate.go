@@ -72,7 +72,7 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 		}
 		correlated := common.NewCorrelatedObject(object, before, &model.Structural{Structural: k.structural})
 		celOptions = append(celOptions, cel.WithRatcheting(correlated))
-		if subresource == "status" {
+		if subresource == rest.SubresourceStatus {
 			correlated = correlated.Key("status")
 		}
 		options = append(options, validation.WithRatcheting(correlated))
@@ -80,7 +80,7 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 
 	var errs field.ErrorList
 	switch subresource {
-	case "status":
+	case rest.SubresourceStatus:
 		if status, ok := object["status"]; ok && k.status != nil {
 			path := field.NewPath("status")
 			if old == nil {
@@ -96,7 +96,9 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 			errs = validation.ValidateCustomResourceUpdate(nil, object, before, k.whole, options...)
 		}
 	}
-	errs = append(errs, objectmeta.Validate(ctx, nil, object, k.structural, false)...)
+	if subresource != rest.SubresourceStatus {
+		errs = append(errs, objectmeta.Validate(ctx, nil, object, k.structural, false)...)
+	}
 	errs = append(errs, k.validateLists(object, before)...)
 
 	// Rules run on what the schema holds to be sound only, as upstream: a rule may rely on types.
