@@ -68,6 +68,7 @@ func (f importFunc) goFunc() api.GoFunction {
 		c := invocationOf(ctx)
 		c.charge(importFuel)
 		r := call(c, stack)
+		c.test()
 		if hasResult {
 			stack[0] = uint64(uint32(r))
 		}

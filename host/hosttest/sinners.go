@@ -144,6 +144,15 @@ func runSinners() []Sinner {
 			return Code(nil).Loop(Code(nil).
 				I32Const(int32(abi.SlotObject)).I32Const(0).I32Const(bufferAt).I32Const(30_000).Call(g.Read).Drop().Br(0))
 		}),
+		run("draws_lots_without_a_loop", host.ClassFuel, "fuel exhausted", func(g *Guest) Code {
+			// 16 Ki units each, and not one test of the guest's own.
+			random := g.Import("wasi_snapshot_preview1", "random_get", g.Type(I32+I32, I32))
+			var c Code
+			for range 4000 {
+				c = c.I32Const(0).I32Const(1 << 16).Call(random).Drop()
+			}
+			return c
+		}),
 		run("fails", host.ClassTrap, "the guest failed: cannot", func(g *Guest) Code {
 			return g.WriteText(nil, abi.SlotResult, `{"failure":"cannot"}`).I32Const(int32(abi.StatusFailed)).Return()
 		}),
