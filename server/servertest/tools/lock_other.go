@@ -1,6 +1,6 @@
 //go:build !unix
 
-package servertest
+package tools
 
 // lockFile locks nothing here: two first builds at the same time may both build.
 func lockFile(string) (unlock func(), err error) { return func() {}, nil }

@@ -1,4 +1,4 @@
-package servertest_test
+package tools_test
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/servertest/tools"
 )
 
 func TestKubectlModule(t *testing.T) {
@@ -16,14 +17,14 @@ func TestKubectlModule(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if !strings.Contains(string(out), servertest.KubectlVersion) {
-		t.Errorf("kubectl version says %s, want %s", out, servertest.KubectlVersion)
+	if !strings.Contains(string(out), tools.KubectlVersion) {
+		t.Errorf("kubectl version says %s, want %s", out, tools.KubectlVersion)
 	}
 	// Those who ask at the same time get the same one.
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if again, err := servertest.BuildKubectl(t.Context()); err != nil || again != path {
+			if again, err := tools.BuildKubectl(t.Context()); err != nil || again != path {
 				t.Errorf("got %s, %v, want %s", again, err, path)
 			}
 		})
@@ -36,7 +37,7 @@ func TestKubectlModuleWithoutModules(t *testing.T) {
 	t.Setenv("GOMODCACHE", t.TempDir())
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
-	_, err := servertest.BuildKubectl(context.WithoutCancel(t.Context()))
+	_, err := tools.BuildKubectl(context.WithoutCancel(t.Context()))
 	if err == nil {
 		t.Fatal("built without modules")
 	}
