@@ -54,12 +54,11 @@ for _ in $(seq 300); do
   kubectl get --raw /readyz >/dev/null 2>&1 && break
   sleep 0.1
 done
-show kubectl version
 
 step "the module takes the place of the rules in CEL"
 show kubectl apply -f "$here/module.yaml"
 show kubectl wait --for=condition=Ready module/deployment --timeout=120s
-show kubectl apply -f "$here/strategy.yaml"
+show kubectl replace -f "$here/strategy.yaml"
 show kubectl wait --for=condition=Ready strategy/deployments.apps --timeout=60s
 v1=$(kubectl get module deployment -o 'jsonpath={.status.digest}')
 
@@ -72,7 +71,8 @@ show kubectl get deployment web -o 'jsonpath={.spec.replicas} replica, {.spec.st
 
 step "its row in etcd"
 row=$("$work/tool" row "$etcd" /registry/apps/deployments/default/web)
-echo "${row:0:400}…"
+echo "${row%%\{*}"
+echo "…${row: -620}" | fold -w 120
 
 step "the watch event"
 for _ in $(seq 100); do
