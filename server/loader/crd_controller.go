@@ -5,14 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
@@ -224,82 +220,9 @@ func (l *Loader) startCleanupLocked(s *crdState) {
 		return
 	}
 	s.cleaning = true
-	name, uid := s.crd.Name, s.crd.UID
-	var objects any
+	c := &cleanup{Loader: l, name: s.crd.Name, uid: s.crd.UID}
 	if s.served {
-		if e := l.entries[s.groupResource()]; e != nil && len(e.resource.Versions) > 0 {
-			objects = e.resource.Versions[0].Storage
-		}
+		c.objects = s.groupResource()
 	}
-	l.background.start(func(ctx context.Context) { l.cleanUp(ctx, name, uid, objects) })
-}
-
-// cleanupPause is the time between two looks at what is left, doubled up to cleanupPauseMax.
-const (
-	cleanupPause    = 20 * time.Millisecond
-	cleanupPauseMax = 5 * time.Second
-)
-
-// cleanUp deletes all objects, waits until those with finalizers are gone too, and lets the definition go.
-func (l *Loader) cleanUp(ctx context.Context, name string, uid types.UID, objects any) {
-	pause := cleanupPause
-	for {
-		done, err := l.cleanUpOnce(ctx, name, uid, objects)
-		if done || ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			l.cfg.Logger.WarnContext(ctx, "objects of a deleted definition remain", "name", name, "error", err)
-		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-		pause = min(2*pause, cleanupPauseMax)
-	}
-}
-
-func (l *Loader) cleanUpOnce(ctx context.Context, name string, uid types.UID, objects any) (done bool, err error) {
-	if storage, ok := objects.(Storage); ok {
-		if _, err := storage.DeleteCollection(ctx, nil, &metav1.DeleteOptions{}, &internalversion.ListOptions{}); err != nil {
-			return false, err
-		}
-		left, err := storage.List(ctx, &internalversion.ListOptions{Limit: 1})
-		if err != nil {
-			return false, err
-		}
-		if len(left.Items) > 0 {
-			return false, nil
-		}
-	}
-	updater, ok := l.builtin(crdResource).(rest.Updater)
-	if !ok {
-		return false, fmt.Errorf("%s cannot be updated", crdResource)
-	}
-	_, _, err = updater.Update(ctx, name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
-		meta := rest.MetaOf(old)
-		if meta.UID() != uid {
-			return old, nil
-		}
-		var kept []any
-		for _, f := range meta.Finalizers() {
-			if f != apiextensionsv1.CustomResourceCleanupFinalizer {
-				kept = append(kept, f)
-			}
-		}
-		edit := old.Edit()
-		if len(kept) == 0 {
-			edit.Delete("metadata", "finalizers")
-		} else {
-			edit.Set(kept, "metadata", "finalizers")
-		}
-		return edit.Document()
-	}), nil, nil, false, &metav1.UpdateOptions{})
-	if err == nil || apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
+	l.background.start(c.run)
 }

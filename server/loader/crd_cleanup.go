@@ -1,0 +1,136 @@
+package loader
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// cleanupPause is the time between two looks at what is left, doubled up to cleanupPauseMax.
+const (
+	cleanupPause    = 20 * time.Millisecond
+	cleanupPauseMax = 5 * time.Second
+)
+
+// cleanup removes the objects of a definition that is being deleted, and then lets the definition go.
+type cleanup struct {
+	*Loader
+	name string
+	uid  types.UID
+	// objects is the resource of the definition, empty when it was never served.
+	objects schema.GroupResource
+}
+
+// run deletes all objects, waits until those with finalizers are gone too, and lets the definition go.
+func (c *cleanup) run(ctx context.Context) {
+	pause := cleanupPause
+	for {
+		done, err := c.once(ctx)
+		if done || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.cfg.Logger.WarnContext(ctx, "objects of a deleted definition remain", "name", c.name, "error", err)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		pause = min(2*pause, cleanupPauseMax)
+	}
+}
+
+func (c *cleanup) once(ctx context.Context) (done bool, err error) {
+	if empty, err := c.empty(ctx); err != nil || !empty {
+		return false, err
+	}
+	updater, ok := c.builtin(crdResource).(rest.Updater)
+	if !ok {
+		return false, fmt.Errorf("%s cannot be updated", crdResource)
+	}
+	_, _, err = updater.Update(ctx, c.name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
+		meta := rest.MetaOf(old)
+		if meta.UID() != c.uid {
+			return old, nil
+		}
+		var kept []any
+		for _, f := range meta.Finalizers() {
+			if f != apiextensionsv1.CustomResourceCleanupFinalizer {
+				kept = append(kept, f)
+			}
+		}
+		edit := old.Edit()
+		if len(kept) == 0 {
+			edit.Delete("metadata", "finalizers")
+		} else {
+			edit.Set(kept, "metadata", "finalizers")
+		}
+		return edit.Document()
+	}), nil, nil, false, &metav1.UpdateOptions{})
+	if err == nil || apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}
+
+// empty deletes what can be deleted, by the strategy that is in force now, and reports whether nothing is left.
+func (c *cleanup) empty(ctx context.Context) (bool, error) {
+	if c.objects.Empty() {
+		return true, nil
+	}
+	snapshot, release := c.holder.Acquire()
+	defer release()
+	r := snapshot.Resource(c.objects.Group, c.objects.Resource)
+	if r == nil {
+		return false, nil // the start goes on: it is not published yet
+	}
+	if len(r.Versions) == 0 {
+		var err error
+		if r, err = c.unserved(); err != nil {
+			return false, err
+		}
+	}
+	storage, ok := r.Versions[0].Storage.(Storage)
+	if !ok || !r.Custom {
+		return false, fmt.Errorf("%s cannot be deleted", c.objects)
+	}
+	if _, err := storage.DeleteCollection(ctx, nil, &metav1.DeleteOptions{}, &internalversion.ListOptions{}); err != nil {
+		return false, err
+	}
+	left, err := storage.List(ctx, &internalversion.ListOptions{Limit: 1})
+	if err != nil {
+		return false, err
+	}
+	return len(left.Items) == 0, nil
+}
+
+// unserved makes the resource of a definition of which no version is served: objects may be left of the time when one
+// was.
+func (c *cleanup) unserved() (*rest.Resource, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entries[c.objects]
+	if e == nil || len(e.definition.Versions) == 0 {
+		return nil, fmt.Errorf("%s has no versions", c.objects)
+	}
+	d := *e.definition
+	d.Versions = slices.Clone(d.Versions)
+	for i := range d.Versions {
+		d.Versions[i].Served = true
+	}
+	return c.cfg.Builder.Build(&d, true, nil)
+}
