@@ -1,0 +1,54 @@
+# Everything goes through the go command; this file only names what is done often.
+
+GO       ?= go
+# Not a tool of go.mod: its requirements would become this module's.
+GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+DATA_DIR ?= weir-data
+# Packages that share memory between goroutines: they are tested with the race detector too.
+RACE     := ./host/... ./policies/cel ./server/admission/... ./server/apply ./server/controllers ./server/extension ./server/filters \
+            ./server/loader ./server/registry ./server/storage/...
+
+.DEFAULT_GOAL := help
+.PHONY: help run demo build test race bench check generate tidy format lint vet clean-status
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## serve on an embedded etcd, on loopback; prints the URL and KUBECONFIG
+	./bin/weir serve --data-dir $(DATA_DIR)
+
+demo: ## show the main job from end to end; ends by itself
+	./examples/deployment/demo.sh
+
+build: ## build bin/weir
+	$(GO) build -o bin/weir ./server/cmd/weir
+
+test: vet ## vet and test everything, and what is concurrent with the race detector
+	$(GO) test ./...
+	$(GO) test -race $(RACE)
+
+race: ## only the race detector's part of test
+	$(GO) test -race $(RACE)
+
+bench: ## run the benchmarks; BENCH=regexp chooses
+	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...
+
+check: generate tidy format lint test clean-status ## all that a change must pass; leaves git status clean
+
+generate: ## make generated files again
+	$(GO) generate ./...
+
+lint: ## golangci-lint, with the layers
+	$(GOLANGCI) run ./...
+
+tidy:
+	$(GO) mod tidy
+
+format:
+	gofmt -l -w $$(git ls-files '*.go')
+
+vet:
+	$(GO) vet ./...
+
+clean-status:
+	@git diff --exit-code --stat && test -z "$$(git status --porcelain)" || { git status --short; echo "make check changed files: commit them" >&2; exit 1; }
