@@ -20,6 +20,8 @@ const (
 	maxReadFrameSize     = 256 << 10
 	idleTimeout          = 90 * time.Second
 	readHeaderTimeout    = 32 * time.Second
+	// writeGrace is how long an answer may still be on its way when the time of its request is up.
+	writeGrace = 30 * time.Second
 )
 
 // listen opens the port.
@@ -32,34 +34,47 @@ func listen(c *Config) (net.Listener, error) {
 	return listener, nil
 }
 
-// newHTTPServer returns what serves handler over TLS, HTTP/2 and HTTP/1.1, and asks clients for certificates of the
-// authorities that clientCAs returns at that time.
-func newHTTPServer(handler http.Handler, certFile, keyFile string, clientCAs func() *x509.CertPool, logger *slog.Logger) (*http.Server, error) {
-	certificate, err := tls.LoadX509KeyPair(certFile, keyFile)
+// serving is what newHTTPServer needs. All fields are required.
+type serving struct {
+	handler           http.Handler
+	certFile, keyFile string
+	// clientCAs returns the authorities of that time, whose certificates clients are asked for.
+	clientCAs func() *x509.CertPool
+	// requestTimeout bounds the body of a request and, with writeGrace, its answer: a client that sends or takes
+	// nothing must not hold on to what bounds the requests in flight. A watch sets its own times.
+	requestTimeout time.Duration
+	logger         *slog.Logger
+}
+
+// newHTTPServer returns what serves over TLS, HTTP/2 and HTTP/1.1.
+func newHTTPServer(c serving) (*http.Server, error) {
+	certificate, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	s := &http.Server{
-		Handler: handler,
+		Handler: c.handler,
 		TLSConfig: &tls.Config{
 			MinVersion:   tls.VersionTLS12,
 			Certificates: []tls.Certificate{certificate},
 			// Certificates are asked for and judged by the authenticator: a bad one is a 401 that says so, not
 			// a broken connection.
 			ClientAuth: tls.RequestClientCert,
-			ClientCAs:  clientCAs(),
+			ClientCAs:  c.clientCAs(),
 			NextProtos: []string{"h2", "http/1.1"},
 		},
 		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       c.requestTimeout,
+		WriteTimeout:      c.requestTimeout + writeGrace,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(c.logger.Handler(), slog.LevelDebug),
 	}
 	err = http2.ConfigureServer(s, &http2.Server{
 		MaxConcurrentStreams: maxConcurrentStreams,
 		MaxReadFrameSize:     maxReadFrameSize,
 		IdleTimeout:          idleTimeout,
 	})
-	s.TLSConfig.GetConfigForClient = freshAuthorities(s.TLSConfig, clientCAs)
+	s.TLSConfig.GetConfigForClient = freshAuthorities(s.TLSConfig, c.clientCAs)
 	return s, err
 }
 

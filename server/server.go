@@ -132,7 +132,9 @@ func (s *Server) assemble() error {
 	if certFile == "" {
 		certFile, keyFile = s.certificates.ServingCertFile, s.certificates.ServingKeyFile
 	}
-	if s.http, err = newHTTPServer(handler, certFile, keyFile, s.clientCAs.Pool, s.logger); err != nil {
+	s.http, err = newHTTPServer(serving{handler: handler, certFile: certFile, keyFile: keyFile, clientCAs: s.clientCAs.Pool,
+		requestTimeout: s.config.RequestTimeout, logger: s.logger})
+	if err != nil {
 		return err
 	}
 	return WriteKubeconfig(s.Kubeconfig(), s.URL(), s.trust())

@@ -1,11 +1,13 @@
 package endpoints
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +28,8 @@ func (s *server) readBody(w http.ResponseWriter, req *http.Request) ([]byte, err
 		return nil, newBodyTooLarge(limit)
 	case err != nil && req.Context().Err() != nil:
 		return nil, req.Context().Err()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, context.DeadlineExceeded // the time of the connection, which is that of the request
 	case err != nil:
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("unable to read the body of the request: %v", err))
 	}

@@ -117,7 +117,8 @@ type stream struct {
 
 func newStream(w http.ResponseWriter, timeout time.Duration) *stream {
 	s := &stream{w: w, buf: acquireBuffer(w), control: http.NewResponseController(w)}
-	// A connection that cannot have one is bound by its own time limits.
+	// The times of the server are for requests of another kind. A connection that cannot have others is bound by them.
+	_ = s.control.SetReadDeadline(time.Time{})
 	_ = s.control.SetWriteDeadline(time.Now().Add(timeout + watchDrain))
 	return s
 }
