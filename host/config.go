@@ -38,7 +38,9 @@ type Limits struct {
 	// Timeout bounds one call by the wall clock, beside the context and the
 	// Budget. Loading may take ten times as long.
 	Timeout time.Duration
-	// Depth is how deep functions that call others may be nested.
+	// Depth is how deep functions that call others may be nested. One with
+	// more than 256 locals and operands counts as several, so that the
+	// default takes 8 MiB of stack at most.
 	Depth int
 }
 

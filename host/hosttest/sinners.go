@@ -124,6 +124,20 @@ func runSinners() []Sinner {
 			g.Elements(0, f)
 			return Code(nil).Call(f)
 		}),
+		run("recurses_with_large_frames", host.ClassDepth, "calls nested deeper than 2000", func(g *Guest) Code {
+			// 60 MiB of stack at a depth of 1,000.
+			const locals = 4000
+			self := g.Next()
+			var keep, use Code
+			for i := range uint32(locals) {
+				keep = keep.LocalGet(0).LocalSet(i + 1)
+				use = use.LocalGet(i + 1).GlobalSet(0)
+			}
+			g.Builder.Global(0)
+			g.Func("", g.Type(I32, ""), strings.Repeat(I32, locals), append(keep.LocalGet(0).If(
+				Code(nil).LocalGet(0).I32Const(1).Op(opI32Sub).Call(self)), use...))
+			return Code(nil).I32Const(1000).Call(self)
+		}),
 		run("traps", host.ClassTrap, "trap: unreachable", func(*Guest) Code { return Code(nil).Unreachable() }),
 		run("divides_by_zero", host.ClassTrap, "trap: integer divide by zero", func(*Guest) Code {
 			return Code(nil).I32Const(1).I32Const(0).Op(0x6d).Drop()

@@ -71,6 +71,9 @@ const (
 type frame struct {
 	op       byte
 	targeted bool
+	// base is the height of the operand stack below the block's parameters.
+	base, params, results int
+	loops                 int // around what is in the block
 }
 
 // function rewrites one body. Its slices are used again for the next.
@@ -87,6 +90,9 @@ type function struct {
 	loops  bool
 	total  int64
 	temps  bool
+
+	height, highest int   // of the operand stack
+	values          int64 // see maxFunctionValues
 }
 
 func (m *module) codeSection(r *reader) []byte {
@@ -129,7 +135,7 @@ func (f *function) rewrite(out, body []byte, t funcType) ([]byte, error) {
 	}
 	declared := body[groups.from:groups.to]
 	f.from = f.r.pos
-	f.frames = append(f.frames, frame{op: opBlock})
+	f.frames = append(f.frames, frame{op: opBlock, results: len(t.results)})
 	f.newBlock()
 	for len(f.frames) > 0 && f.r.err == nil {
 		f.instruction()
@@ -139,6 +145,9 @@ func (f *function) rewrite(out, body []byte, t funcType) ([]byte, error) {
 	}
 	if f.r.err != nil {
 		return nil, fmt.Errorf("at byte %d: %w", f.r.pos, f.r.err)
+	}
+	if err := f.weigh(); err != nil {
+		return nil, err
 	}
 	return f.emit(out, t, groups.n, declared), nil
 }
@@ -257,11 +266,12 @@ func (f *function) emit(out []byte, t funcType, groups uint32, declared []byte) 
 				out = m.appendChargeLocal(out, tmp, opI64Shl, 0)
 			}
 			out = append(out, opEnd)
+			out = m.appendCheck(out)
 			out = appendU32(append(out, opLocalGet), tmp+1)
 		}
 	}
 	if f.calls { // the last end closed the wrapper
-		out = m.appendDepth(out, opI32Sub)
+		out = m.appendDepth(out, opI32Sub, f.frameCalls())
 		out = append(out, opEnd)
 	}
 	return out
@@ -276,7 +286,7 @@ func (f *function) appendEntry(out []byte, t funcType) []byte {
 	if !f.calls {
 		return out
 	}
-	out = m.appendDepth(out, opI32Add)
+	out = m.appendDepth(out, opI32Add, f.frameCalls())
 	out = appendU32(append(out, opGlobalGet), m.depth)
 	out = appendSleb(append(out, opI32Const), int64(int32(m.opts.Depth)))
 	out = append(out, opI32GtU, opIf, blockEmpty)
@@ -318,9 +328,9 @@ func (m *module) appendCheck(out []byte) []byte {
 	return append(out, opEnd)
 }
 
-func (m *module) appendDepth(out []byte, op byte) []byte {
+func (m *module) appendDepth(out []byte, op byte, calls int64) []byte {
 	out = appendU32(append(out, opGlobalGet), m.depth)
-	out = append(out, opI32Const, 1, op)
+	out = append(appendSleb(append(out, opI32Const), calls), op)
 	return appendU32(append(out, opGlobalSet), m.depth)
 }
 

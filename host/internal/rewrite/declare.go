@@ -272,6 +272,11 @@ func (m *module) funcIndex(r *reader) uint32 {
 	if i >= uint32(len(m.imported)+len(m.defined)) && r.err == nil {
 		r.fail(malformed("function %d does not exist", i))
 	}
+	return m.moved(i)
+}
+
+// moved is a function's index past the added import.
+func (m *module) moved(i uint32) uint32 {
 	if i >= m.refill {
 		i++
 	}

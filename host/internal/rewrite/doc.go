@@ -18,8 +18,15 @@
 //
 // # Depth
 //
-// Functions that call others count themselves in and out; beyond the limit
-// the guest sets [ExportFlag] to [FlagDepth] and traps.
+// Functions that call others count themselves in and out, those with large
+// frames several times; beyond the limit the guest sets [ExportFlag] to
+// [FlagDepth] and traps.
+//
+// # Size
+//
+// The engine's time and memory for a function grow faster than its length. The
+// rewriter bounds from above how many values a function has (see weight.go),
+// and refuses those that the engine would choke on.
 //
 // # State
 //
@@ -56,7 +63,3 @@ const (
 	FlagMemory = 1 // a memory.grow failed
 	FlagDepth  = 2 // the call depth was exceeded
 )
-
-// Version changes whenever the same module is rewritten differently, so that
-// caches of compiled code can tell.
-const Version = 1

@@ -11,14 +11,15 @@ func (f *function) instruction() {
 	op := r.byte()
 	switch op {
 	case opBlock, opLoop, opIf:
-		f.blockType()
-		f.open(op)
+		f.open(op, f.blockType())
 	case opElse:
 		if len(f.frames) < 2 || f.top().op != opIf {
 			r.fail(malformed("else without if"))
 			return
 		}
-		f.top().op = opElse
+		top := f.top()
+		top.op = opElse
+		f.height = top.base + top.params
 		f.newBlock()
 	case opEnd:
 		f.close()
@@ -32,12 +33,14 @@ func (f *function) instruction() {
 		f.dead = true
 	case opBrIf:
 		f.count()
+		f.push(-1)
 		f.label()
 		if !f.dead {
 			f.newBlock()
 		}
 	case opBrTable:
 		f.count()
+		f.push(-1)
 		for range r.count("labels", 1<<20) + 1 {
 			f.label()
 			if r.err != nil {
@@ -52,15 +55,25 @@ func (f *function) instruction() {
 	case opCall:
 		f.count()
 		f.calls = true
-		f.replace(at, piece{kind: pieceCall, n: int64(f.m.funcIndex(r))})
+		i := f.index("function", len(f.m.imported)+len(f.m.defined))
+		if r.err != nil {
+			return
+		}
+		f.called(f.m.types[f.m.typeOfFunc(i)])
+		f.replace(at, piece{kind: pieceCall, n: int64(f.m.moved(i))})
 	case opRefFunc:
 		f.count()
+		f.push(1)
 		f.replace(at, piece{kind: pieceRef, n: int64(f.m.funcIndex(r))})
 	case opCallIndirect:
 		f.count()
 		f.calls = true
-		f.index("type", len(f.m.types))
+		t := f.index("type", len(f.m.types))
 		f.index("table", f.m.tables)
+		if r.err == nil {
+			f.push(-1)
+			f.called(f.m.types[t])
+		}
 	case opMemoryGrow:
 		f.count()
 		if r.byte() != 0 {
@@ -84,21 +97,26 @@ func (f *function) instruction() {
 
 func (f *function) top() *frame { return &f.frames[len(f.frames)-1] }
 
-func (f *function) open(op byte) {
-	if len(f.frames) >= maxNesting {
-		f.r.fail(&Error{Kind: Limit, Msg: "blocks nested too deep"})
-		return
-	}
+func (f *function) open(op byte, t funcType) {
+	fr := frame{op: op, params: len(t.params), results: len(t.results), loops: f.top().loops}
 	switch op {
 	case opIf:
 		f.count()
+		f.push(-1)
 		f.newBlock()
 	case opLoop:
 		f.loops = true
+		fr.loops++
 		f.newBlock()
+		f.meet()
 		f.pieces = append(f.pieces, piece{kind: pieceCheck})
 	}
-	f.frames = append(f.frames, frame{op: op})
+	if len(f.frames) >= maxNesting || fr.loops > maxLoops {
+		f.r.fail(&Error{Kind: Limit, Msg: "blocks nested too deep"})
+		return
+	}
+	fr.base = max(0, f.height-fr.params)
+	f.frames = append(f.frames, fr)
 }
 
 // close handles an end. What follows is the same basic block unless a branch
@@ -109,6 +127,11 @@ func (f *function) close() {
 	if len(f.frames) == 0 {
 		f.flush(f.r.pos)
 		return
+	}
+	f.height = top.base
+	f.push(top.results)
+	if top.targeted || top.op == opIf || top.op == opElse {
+		f.meet()
 	}
 	if top.op == opIf || top.op == opElse || top.op == opBlock && top.targeted || f.dead {
 		f.newBlock()
@@ -125,19 +148,35 @@ func (f *function) label() {
 		f.r.fail(malformed("label %d does not exist", i))
 		return
 	}
-	f.frames[len(f.frames)-1-int(i)].targeted = true
+	target := &f.frames[len(f.frames)-1-int(i)]
+	target.targeted = true
+	if target.op == opLoop {
+		f.values += int64(target.params)
+	} else {
+		f.values += int64(target.results)
+	}
 }
 
-func (f *function) blockType() {
+func (f *function) blockType() (t funcType) {
 	r := f.r
 	if c := r.b[min(r.pos, len(r.b)-1)]; c == blockEmpty || validValueType(c) {
-		r.byte()
-		return
+		if r.byte() != blockEmpty {
+			t.results = oneResult
+		}
+		return t
 	}
-	if i := r.sleb(33); (i < 0 || i >= int64(len(f.m.types))) && r.err == nil {
+	i := r.sleb(33)
+	if (i < 0 || i >= int64(len(f.m.types))) && r.err == nil {
 		r.fail(malformed("block type %d does not exist", i))
 	}
+	if r.err != nil {
+		return t
+	}
+	return f.m.types[i]
 }
+
+// oneResult stands for any one; it is never written to.
+var oneResult = []byte{I32}
 
 // index reads an index and checks it.
 func (f *function) index(what string, n int) uint32 {
@@ -150,6 +189,7 @@ func (f *function) index(what string, n int) uint32 {
 
 func (f *function) plain(op byte) {
 	r := f.r
+	f.push(stackEffect(op))
 	switch {
 	case op >= 0x45 && op <= 0xc4, op == 0x1a, op == 0x1b, op == 0xd1:
 	case op == 0x1c: // select with types
@@ -198,6 +238,7 @@ func (f *function) plain(op byte) {
 func (f *function) bulk(at int) {
 	r := f.r
 	op := r.u32()
+	f.push(bulkEffect(op))
 	charge := int64(-1)
 	switch {
 	case op <= 7:
@@ -259,6 +300,7 @@ func (f *function) bulk(at int) {
 func (f *function) vector() {
 	r := f.r
 	op := r.u32()
+	f.push(vectorEffect(op))
 	switch {
 	case op <= 11, op == 92, op == 93: // loads and stores
 		r.u32()

@@ -61,6 +61,7 @@ type module struct {
 	fuel, flag   uint32
 	depth        uint32
 	refillTypeID uint32
+	values       int64 // see maxModuleValues
 }
 
 // Rewrite checks and rewrites a module. An error is an *Error.

@@ -133,7 +133,6 @@ func TestRefused(t *testing.T) {
 		{"exceptions", body(wasmtest.Code(nil).Op(0x06, 0x40)), Malformed, "exceptions"},
 		{"relaxed simd", body(wasmtest.Code(nil).Op(0xfd, 0x80, 2)), Malformed, "relaxed SIMD"},
 		{"unfinished", body(wasmtest.Code(nil).Op(0x02, 0x40)), Malformed, "unexpected end"},
-		{"nested too deep", body(bytes.Repeat([]byte{0x02, 0x40}, 400)), Malformed, "unexpected end"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -143,6 +142,47 @@ func TestRefused(t *testing.T) {
 			var e *Error
 			if !errors.As(err, &e) || e.Kind != tc.kind || !strings.Contains(e.Msg, tc.msg) {
 				t.Errorf("%v, want %v", err, tc.msg)
+			}
+		})
+	}
+}
+
+// TestCompileBombs: small modules of which the engine would make gigabytes.
+func TestCompileBombs(t *testing.T) {
+	repeat := func(n int, code wasmtest.Code) wasmtest.Code { return bytes.Repeat(code, n) }
+	var loads wasmtest.Code
+	for range 2000 {
+		loads = loads.I32Const(0).Load(0)
+	}
+	var locals wasmtest.Code
+	for i := range uint32(1000) {
+		locals = locals.LocalGet(i).I32Const(1).Op(0x6a).LocalSet(i)
+	}
+	join := wasmtest.Code(nil).I32Const(0).Load(0).If(nil)
+	tests := []struct {
+		name string
+		code wasmtest.Code
+		msg  string
+	}{
+		{"blocks", repeat(5000, wasmtest.Code(nil).Op(0x02, 0x40)), "nested too deep"},
+		{"loops", repeat(300, wasmtest.Code(nil).Op(0x03, 0x40)), "nested too deep"},
+		{"locals where paths meet", append(repeat(600, join), locals...), "too large to compile"},
+		{"operands where paths meet", append(append(loads, repeat(500, join)...), repeat(2000, wasmtest.Code(nil).Drop())...), "too large to compile"},
+		{"paths that meet", repeat(40_000, join), "too large to compile"},
+		{"results", repeat(6000, wasmtest.Code(nil).Call(0)), "too large to compile"},
+		{"branches", append(wasmtest.Code(nil).Op(0x0e, 0xff, 0x3f), repeat(8192, wasmtest.Code(nil).Op(0))...), "too large to compile"},
+		{"a long function", repeat(300_000, wasmtest.Code(nil).I32Const(0).Drop()), "too large to compile"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var b wasmtest.Builder
+			hundred := b.Type(strings.Repeat(wasmtest.I32, 100), strings.Repeat(wasmtest.I32, 100))
+			b.Memory(1)
+			b.Func("f", hundred, strings.Repeat(wasmtest.I32, 900), tc.code)
+			_, err := Rewrite(b.Bytes(), options())
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != Limit || !strings.Contains(e.Msg, tc.msg) {
+				t.Errorf("%v, want %s", err, tc.msg)
 			}
 		})
 	}
