@@ -12,10 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/apply"
 	"weir.dev/weir/server/loader"
@@ -78,12 +76,19 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 		ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
 		StorageVersion: d.StorageVersion, Custom: custom,
 	}
+	var types *apply.Types
+	if custom {
+		types = b.customTypes(d)
+	}
 	for i := range d.Versions {
 		v := &d.Versions[i]
+		if !custom {
+			types = b.builtInTypes(schema.GroupVersion{Group: d.Group, Version: v.Name})
+		}
 		if !v.Served || (v.Virtual && b.virtual[d.GroupResource()] == nil) {
 			continue
 		}
-		version, err := b.version(d, v, custom, layers)
+		version, err := b.version(d, v, versionParts{types: types, custom: custom, layers: layers})
 		if err != nil {
 			return nil, fmt.Errorf("resource %s version %s: %w", d.GroupResource(), v.Name, err)
 		}
@@ -95,7 +100,15 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 // Drop frees what Build made for a resource that is served no more.
 func (b *builder) Drop(gr schema.GroupResource) { b.storages.drop(gr) }
 
-func (b *builder) version(d *resources.Definition, v *resources.Version, custom bool, layers func(string) []rest.Layer) (*rest.Version, error) {
+// versionParts are what the versions of a resource are made of besides their definition.
+type versionParts struct {
+	types  *apply.Types
+	custom bool
+	layers func(subresource string) []rest.Layer
+}
+
+func (b *builder) version(d *resources.Definition, v *resources.Version, parts versionParts) (*rest.Version, error) {
+	custom, layers := parts.custom, parts.layers
 	kind := schema.GroupVersionKind{Group: d.Group, Version: v.Name, Kind: d.Kind}
 	out := &rest.Version{
 		Name:               v.Name,
@@ -178,7 +191,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 	if err != nil {
 		return nil, err
 	}
-	if out.Fields, err = b.tracker(d, v, fields, custom, ""); err != nil {
+	if out.Fields, err = b.tracker(d, v, fields, parts, ""); err != nil {
 		return nil, err
 	}
 	if v.Scale != nil {
@@ -200,7 +213,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, custom 
 			return nil, err
 		}
 		served := &rest.Subresource{Name: sub.Name, GroupVersionKind: kind, Storage: store.Subresource(s)}
-		if served.Fields, err = b.tracker(d, v, fields, custom, sub.Name); err != nil {
+		if served.Fields, err = b.tracker(d, v, fields, parts, sub.Name); err != nil {
 			return nil, err
 		}
 		out.Subresources[sub.Name] = served
@@ -290,52 +303,6 @@ func (b *builder) schemaOf(d *resources.Definition, v *resources.Version, custom
 		config.Source = func() (*apiextensionsv1.JSONSchemaProps, error) { return b.set.ValidationSchema(v.SchemaName) }
 	}
 	return weirschema.New(config)
-}
-
-// tracker returns what tracks the fields of a version written through a subresource.
-func (b *builder) tracker(d *resources.Definition, v *resources.Version, fields *weirschema.Kind, custom bool, subresource string) (rest.FieldManager, error) {
-	var refuse func(*document.Document) (field.ErrorList, error)
-	if custom {
-		refuse = fields.Nulls
-	}
-	var reset []string
-	switch {
-	case subresource == rest.SubresourceStatus:
-		reset = []string{"metadata", "spec"}
-	case v.Status:
-		reset = []string{"status"}
-	}
-	return apply.New(apply.Config{
-		Kind:           schema.GroupVersionKind{Group: d.Group, Version: v.Name, Kind: d.Kind},
-		StorageVersion: d.StorageVersion,
-		Subresource:    subresource,
-		Reset:          reset,
-		Types:          b.mergeTypes(d, v, custom),
-		Refuse:         refuse,
-	})
-}
-
-// mergeTypes returns the merge types of a version: those of its whole group version when it is built in,
-// its own when it is custom.
-func (b *builder) mergeTypes(d *resources.Definition, v *resources.Version, custom bool) *apply.Types {
-	if custom {
-		if v.Inline == nil {
-			return apply.NewTypes(nil, true)
-		}
-		return apply.NewTypes(func() (map[string]*spec.Schema, error) { return customDefinitions(b.set, d, v) }, v.PreserveUnknown)
-	}
-	gv := schema.GroupVersion{Group: d.Group, Version: v.Name}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if t, ok := b.types[gv]; ok {
-		return t
-	}
-	if b.types == nil {
-		b.types = map[schema.GroupVersion]*apply.Types{}
-	}
-	t := apply.NewTypes(func() (map[string]*spec.Schema, error) { return b.set.GroupVersionSchemas(gv) }, false)
-	b.types[gv] = t
-	return t
 }
 
 // openAPI returns what publishes the schema of a version.

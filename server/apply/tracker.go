@@ -17,6 +17,7 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
+	weirschema "weir.dev/weir/server/schema"
 )
 
 // Config describes whose fields are tracked.
@@ -25,6 +26,8 @@ type Config struct {
 	Kind schema.GroupVersionKind
 	// StorageVersion of the kind.
 	StorageVersion string
+	// Versions of the kind, for Reset: managers may own fields in any of them. That of Kind is one of them.
+	Versions []string
 	// Subresource through which fields are owned; "" for the object itself.
 	Subresource string
 	// Reset are the top-level fields that a write here cannot change and so cannot own:
@@ -75,9 +78,11 @@ func (t *Tracker) init() error {
 			for _, name := range t.config.Reset {
 				set.Insert(fieldpath.MakePathOrDie(name))
 			}
-			reset = fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{
-				fieldpath.APIVersion(t.config.Kind.GroupVersion().String()): set,
-			})
+			sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(t.config.Kind.GroupVersion().String()): set}
+			for _, version := range t.config.Versions {
+				sets[fieldpath.APIVersion(schema.GroupVersion{Group: t.config.Kind.Group, Version: version}.String())] = set
+			}
+			reset = fieldpath.NewExcludeFilterSetMap(sets)
 		}
 		hub := schema.GroupVersion{Group: t.config.Kind.Group, Version: t.config.StorageVersion}
 		t.fields, t.err = managedfields.NewDefaultCRDFieldManager(t.types, versions{}, versions{}, versions{},
@@ -144,7 +149,12 @@ func (t *Tracker) Apply(_ context.Context, live, applied *document.Document, man
 	if err != nil {
 		return nil, t.applyError(patch.GetName(), err)
 	}
-	return document.FromValue(result.(*unstructured.Unstructured).Object)
+	object := result.(*unstructured.Unstructured).Object
+	weirschema.Respell(object, applied.Root())
+	if live != nil {
+		weirschema.Respell(object, live.Root())
+	}
+	return document.FromValue(object)
 }
 
 // check refuses what the schema does not know and lists with duplicate keys.

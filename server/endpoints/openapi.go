@@ -150,7 +150,9 @@ func (h *openAPIHandler) serve(f func(w http.ResponseWriter, req *restful.Reques
 			err = f(resp.ResponseWriter, req, h.of(catalog))
 		}
 		if err != nil {
-			h.logger.ErrorContext(req.Request.Context(), "openapi failed", "path", req.Request.URL.Path, "err", err)
+			if statusOf(err).Code >= http.StatusInternalServerError {
+				h.logger.ErrorContext(req.Request.Context(), "openapi failed", "path", req.Request.URL.Path, "err", err)
+			}
 			writeError(resp.ResponseWriter, req.Request, err)
 		}
 	}

@@ -23,7 +23,7 @@ func (k *Kind) Default(_ context.Context, obj *document.Document) (*document.Doc
 		return nil, err
 	}
 	defaulting.Default(m, s)
-	return document.FromValue(respell(m, obj.Root()))
+	return document.FromValue(Respell(m, obj.Root()))
 }
 
 // isDefaulted reports whether no default of s applies to v.

@@ -57,7 +57,7 @@ func (k *Kind) pruneFields(obj *document.Document) (*document.Document, []string
 	if ferr != nil {
 		return nil, nil, apierrors.NewBadRequest(ferr.Error())
 	}
-	pruned, err := document.FromValue(respell(m, obj.Root()))
+	pruned, err := document.FromValue(Respell(m, obj.Root()))
 	return pruned, append(unknown, paths...), err
 }
 

@@ -79,14 +79,14 @@ func mismatch(v document.Value, s *structuralschema.Structural, path string) (at
 	return "", "", ""
 }
 
-// respell returns x with the floats that v has at the same place spelled as v spells them: 1.0 stays 1.0.
+// Respell returns x with the floats that v has at the same place spelled as v spells them: 1.0 stays 1.0.
 // It changes the maps and lists of x.
-func respell(x any, v document.Value) any {
+func Respell(x any, v document.Value) any {
 	switch x := x.(type) {
 	case map[string]any:
 		for name, member := range v.Members() {
 			if have, ok := x[name]; ok {
-				x[name] = respell(have, member)
+				x[name] = Respell(have, member)
 			}
 		}
 	case []any:
@@ -94,7 +94,7 @@ func respell(x any, v document.Value) any {
 			if i == len(x) {
 				break
 			}
-			x[i] = respell(x[i], element)
+			x[i] = Respell(x[i], element)
 		}
 	case float64:
 		if f, ok := v.Float(); ok && f == x {
