@@ -7,6 +7,8 @@ import (
 	restful "github.com/emicklei/go-restful/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server/request"
 )
 
 // verb serves one request of a resolved resource. The error it returns becomes the response.
@@ -103,6 +105,7 @@ func (s *server) route(v verb) restful.RouteFunction {
 	return func(req *restful.Request, resp *restful.Response) {
 		sc, err := newScope(req)
 		if err == nil {
+			request.MarkServed(req.Request.Context())
 			sc.warnDeprecated(req.Request.Context())
 			err = v(resp.ResponseWriter, req.Request, sc)
 		}

@@ -59,28 +59,35 @@ func (m *Metrics) inFlight(kind string, delta float64) {
 	}
 }
 
-// withMetrics observes the requests whose path names a resource. The label of a resource that is
-// not served is bounded: an answer 404 is counted without it.
+// withMetrics observes requests. A resource is a label only where the endpoints have found that it is
+// served, so that no path makes up a label; an answer of a filter before them is counted without it.
 func withMetrics(handler http.Handler, m *Metrics) http.Handler {
 	if m == nil {
 		return handler
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := time.Now()
-		recorder := &headerRecorder{ResponseWriter: w, code: http.StatusOK}
-		handler.ServeHTTP(recorder, r)
 		info, ok := request.InfoFrom(r.Context())
 		if !ok {
+			handler.ServeHTTP(w, r)
 			return
 		}
-		group, version, resource, subresource := "", "", "", ""
-		if info.IsResourceRequest && recorder.code != http.StatusNotFound && recorder.code != http.StatusForbidden && recorder.code != http.StatusUnauthorized {
-			group, version, resource, subresource = info.APIGroup, info.APIVersion, info.Resource, info.Subresource
-		}
-		verb := boundedVerb(info.Verb)
-		m.requests.WithLabelValues(verb, group, version, resource, subresource, strconv.Itoa(recorder.code)).Inc()
-		if !isLongRunning(info) {
-			m.durations.WithLabelValues(verb, group, version, resource, subresource).Observe(time.Since(start).Seconds())
+		start := time.Now()
+		ctx, served := request.WithServed(r.Context())
+		recorder := &headerRecorder{ResponseWriter: w, code: http.StatusInternalServerError} // of one that panics
+		defer func() {
+			group, version, resource, subresource := "", "", "", ""
+			if *served {
+				group, version, resource, subresource = info.APIGroup, info.APIVersion, info.Resource, info.Subresource
+			}
+			verb := boundedVerb(info.Verb)
+			m.requests.WithLabelValues(verb, group, version, resource, subresource, strconv.Itoa(recorder.code)).Inc()
+			if !isLongRunning(info) {
+				m.durations.WithLabelValues(verb, group, version, resource, subresource).Observe(time.Since(start).Seconds())
+			}
+		}()
+		handler.ServeHTTP(recorder, r.WithContext(ctx))
+		if !recorder.written {
+			recorder.code = http.StatusOK // as net/http answers for a handler that wrote nothing
 		}
 	})
 }
