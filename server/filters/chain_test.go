@@ -21,7 +21,6 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/warning"
 
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
@@ -254,19 +253,6 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("bounded %v, left %v, want at most %v", bounded, left, tc.most)
 			}
 		})
-	}
-}
-
-func TestWarnings(t *testing.T) {
-	chain := testChain(t, func(_ http.ResponseWriter, r *http.Request) {
-		for range 2 {
-			warning.AddWarning(r.Context(), "", "once")
-		}
-		warning.AddWarning(r.Context(), "", strings.Repeat("long ", 2000))
-	}, nil)
-	got := do(t, chain, "alice", "GET", "/api").Header.Values("Warning")
-	if len(got) != 2 || got[0] != `299 - "once"` || len(got[1]) > maxWarningLength+100 {
-		t.Errorf("warnings %d: %.80q", len(got), got)
 	}
 }
 
