@@ -3,6 +3,7 @@ package filters
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -94,15 +95,19 @@ func impersonated(header http.Header) (*user.DefaultInfo, []authorizer.Attribute
 				APIGroup: authenticationv1.SchemeGroupVersion.Group, Resource: "userextras", Subresource: key, Name: value})
 		}
 	}
-	if name == user.Anonymous {
-		asked.Groups = append(asked.Groups, user.AllUnauthenticated)
-		return asked, wanted, nil
-	}
-	for _, group := range asked.Groups {
-		if group == user.AllAuthenticated {
-			return asked, wanted, nil
-		}
-	}
-	asked.Groups = append(asked.Groups, user.AllAuthenticated)
+	asked.Groups = withImplied(name, asked.Groups)
 	return asked, wanted, nil
+}
+
+// withImplied adds the group of all who are authenticated, or for system:anonymous that of all who are not. Whoever
+// is asked to be unauthenticated does not become authenticated.
+func withImplied(name string, groups []string) []string {
+	implied := user.AllAuthenticated
+	if name == user.Anonymous {
+		implied = user.AllUnauthenticated
+	}
+	if slices.Contains(groups, implied) || slices.Contains(groups, user.AllUnauthenticated) {
+		return groups
+	}
+	return append(slices.Clone(groups), implied)
 }
