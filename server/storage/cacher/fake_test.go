@@ -294,9 +294,10 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 		}
 	}
 	var out []storage.Event
+	seen := w.rv
 	for ; w.at < len(f.log); w.at++ {
 		e := f.log[w.at]
-		if e.Row.ResourceVersion <= w.rv || !strings.HasPrefix(e.Row.Key, w.key) {
+		if e.Row.ResourceVersion <= seen || !strings.HasPrefix(e.Row.Key, w.key) {
 			continue
 		}
 		out = append(out, e)

@@ -131,13 +131,23 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 		}
 		progressed = true
 		for len(events) > 0 {
-			n := min(len(events), maxEvents)
+			n := portion(events)
 			if err := c.apply(events[:n]); err != nil {
 				return true, err
 			}
 			events = events[n:]
 		}
 	}
+}
+
+// portion returns how many of events to take in at once: no revision is torn apart. A lease that expires
+// removes all its rows at one.
+func portion(events []storage.Event) int {
+	n := min(len(events), maxEvents)
+	for n < len(events) && events[n].Row.ResourceVersion == events[n-1].Row.ResourceVersion {
+		n++
+	}
+	return n
 }
 
 // cause returns why ctx was cancelled, where that is why err came.
@@ -197,11 +207,12 @@ func (c *Cacher) element(row storage.Row) *element {
 
 // commit applies a batch to the rows and the ring, advances to rv and wakes who waits.
 func (c *Cacher) commit(batch []*event, rv uint64) {
-	now := c.config.Clock.Now().UnixNano()
+	now := c.config.Clock.Now()
+	c.kept.expire(now)
 	c.mu.Lock()
 	kept := batch[:0]
 	for _, e := range batch {
-		e.at = now
+		e.at = now.UnixNano()
 		switch e.kind {
 		case put:
 			e.prev = c.rows.set(e.cur.suffix(), e.cur)

@@ -3,6 +3,7 @@ package cacher
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -20,6 +21,8 @@ const (
 type snapshots struct {
 	mu   sync.Mutex
 	kept []snapshot // the latest used last; guarded by mu
+	// oldest is when the first of kept was used last, in nanoseconds, 0 where there is none. It is written under mu.
+	oldest atomic.Int64
 }
 
 type snapshot struct {
@@ -37,6 +40,28 @@ func (s *snapshots) keep(v view, now time.Time) {
 		s.kept = slices.Delete(s.kept, 0, 1)
 	}
 	s.kept = append(s.kept, snapshot{view: v, used: now})
+	s.noteLocked()
+}
+
+// expire drops the states that have not been used for a while. It is called for every change, since a state
+// costs memory as others go away from it.
+func (s *snapshots) expire(now time.Time) {
+	oldest := s.oldest.Load()
+	if oldest == 0 || now.UnixNano()-oldest <= int64(snapshotAge) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(now)
+	s.noteLocked()
+}
+
+func (s *snapshots) noteLocked() {
+	oldest := int64(0)
+	if len(s.kept) > 0 {
+		oldest = s.kept[0].used.UnixNano()
+	}
+	s.oldest.Store(oldest)
 }
 
 // get returns the state of exactly rv.
@@ -48,6 +73,7 @@ func (s *snapshots) get(rv uint64, now time.Time) (view, bool) {
 	if ok {
 		s.kept = append(s.kept, snapshot{view: v, used: now})
 	}
+	s.noteLocked()
 	return v, ok
 }
 
@@ -76,6 +102,7 @@ func (s *snapshots) dropBefore(rv uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = slices.DeleteFunc(s.kept, func(kept snapshot) bool { return kept.rv < rv })
+	s.noteLocked()
 }
 
 // clear drops all states.
@@ -83,6 +110,7 @@ func (s *snapshots) clear() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = nil
+	s.noteLocked()
 }
 
 // snapshot returns the state of now.

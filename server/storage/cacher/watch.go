@@ -98,7 +98,7 @@ func (w *watcher) begin(rv uint64, sendInitial bool) bool {
 }
 
 const (
-	// maxBatch bounds what Next returns at once.
+	// maxBatch bounds what Next returns at once, but for the events of one revision.
 	maxBatch = 256
 	// nudgeLead is how long before a bookmark the storage is asked for its revision.
 	nudgeLead = 500 * time.Millisecond
@@ -297,10 +297,10 @@ func (w *watcher) sendInitial() {
 func (w *watcher) collect() {
 	r := &w.cacher.ring
 	for tail := r.tail.Load(); w.next < tail; {
-		if w.batch != nil && len(*w.batch) == maxBatch {
-			return
-		}
 		e := r.get(w.next)
+		if w.batch != nil && len(*w.batch) >= maxBatch && (e == nil || e.rv != w.last) {
+			return // not within a revision, from which a client could not go on
+		}
 		if e == nil {
 			w.cacher.metrics.terminated.Inc()
 			w.err = w.tooOld()
