@@ -72,7 +72,7 @@ func (s *Store) failed(verb, name string, err error) error {
 		return tooLargeResourceVersion(e, text)
 	case storage.ErrCodeExpired:
 		return expired(e)
-	case storage.ErrCodeBadContinue, storage.ErrCodeBadResourceVersion:
+	case storage.ErrCodeBadContinue, storage.ErrCodeBadResourceVersion, storage.ErrCodeInvalidKey:
 		return apierrors.NewBadRequest(text)
 	case storage.ErrCodeTooLarge:
 		return apierrors.NewRequestEntityTooLargeError(text)

@@ -206,11 +206,14 @@ func TestGenerateName(t *testing.T) {
 	if name := rest.MetaOf(out).Name(); len(name) != 63 {
 		t.Errorf("name %q has %d characters", name, len(name))
 	}
+	// It is cut between characters: what is wrong with it is for the validation of names to say.
+	_, err := s.Create(ctx, widget(t, `"generateName":"a`+strings.Repeat("é", 40)+`"`, `{}`), nil, &metav1.CreateOptions{})
+	wantStatus(t, err, 422, "metadata.generateName")
 	// A storage that always has the name already.
 	taken := &Store{cfg: s.cfg, attrs: s.attrs}
 	counting := &alwaysTaken{Interface: s.cfg.Storage}
 	taken.cfg.Storage = counting
-	_, err := taken.Create(ctx, widget(t, `"generateName":"x-"`, `{}`), nil, &metav1.CreateOptions{})
+	_, err = taken.Create(ctx, widget(t, `"generateName":"x-"`, `{}`), nil, &metav1.CreateOptions{})
 	wantStatus(t, err, 409, "the server was not able to generate a unique name")
 	if counting.n != 8 {
 		t.Errorf("%d attempts", counting.n)
@@ -744,6 +747,7 @@ func TestErrors(t *testing.T) {
 		{"expired token", &storage.Error{Code: storage.ErrCodeExpired, Continue: "t"}, 410, metav1.StatusReasonExpired, expiredContinueText},
 		{"bad token", &storage.Error{Code: storage.ErrCodeBadContinue, Message: "continue key is not valid"}, 400, metav1.StatusReasonBadRequest, "continue key is not valid"},
 		{"bad rv", &storage.Error{Code: storage.ErrCodeBadResourceVersion, Message: "x"}, 400, metav1.StatusReasonBadRequest, "x"},
+		{"invalid key", &storage.Error{Code: storage.ErrCodeInvalidKey, Message: "not clean"}, 400, metav1.StatusReasonBadRequest, "not clean"},
 		{"too large", &storage.Error{Code: storage.ErrCodeTooLarge, Message: "2 MiB"}, 413, metav1.StatusReasonRequestEntityTooLarge, "2 MiB"},
 		{"not ready", &storage.Error{Code: storage.ErrCodeNotReady}, 429, metav1.StatusReasonTooManyRequests, "storage is (re)initializing"},
 		{"corrupt", &storage.Error{Code: storage.ErrCodeCorruptObj, Key: "/registry/x", Message: "bad"}, 500, metav1.StatusReasonStoreReadError, "/registry/x"},

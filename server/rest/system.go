@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +23,7 @@ const (
 // GenerateName returns base, shortened where it must be, with five random characters.
 func GenerateName(base string) string {
 	if len(base) > maxGeneratedBase {
-		base = base[:maxGeneratedBase]
+		base = strings.ToValidUTF8(base[:maxGeneratedBase], "") // without a part of a character
 	}
 	return base + rand.String(randomLength)
 }
