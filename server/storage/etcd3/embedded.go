@@ -20,7 +20,6 @@ import (
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
-	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/features"
@@ -89,6 +88,7 @@ func (c EmbeddedConfig) Validate() error {
 type Embedded struct {
 	server   *etcdserver.EtcdServer
 	client   *clientv3.Client
+	streams  *streams
 	lock     *dirLock
 	grpc     *grpc.Server
 	listener net.Listener
@@ -129,7 +129,7 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		return nil, errors.Join(fmt.Errorf("embedded etcd: start: %w", err), e.Close())
 	}
 	e.server.Start()
-	e.client = v3client.New(e.server)
+	e.client, e.streams = newInProcessClient(e.server)
 	if err := e.ready(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded etcd: start: %w", err), e.Close())
 	}
@@ -247,6 +247,7 @@ func (e *Embedded) shutdown() error {
 		if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)
 		}
+		e.streams.wait()
 	}
 	if e.grpc != nil {
 		e.grpc.Stop()
