@@ -39,6 +39,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	kubectl := servertest.Kubectl(t)
 	env := servertest.Start(t, servertest.Options{})
+	environment := append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
 	commands := commandsOf(t, "README.md")
 	if len(commands) < 5 || commands[0] != "make demo" || commands[1] != "make test" {
 		t.Fatalf("the README begins with %q; want make demo, make test", commands)
@@ -52,28 +53,13 @@ func TestReadmeCommands(t *testing.T) {
 				return
 			}
 			command := exec.CommandContext(t.Context(), "sh", "-c", line)
-			command.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "HOME="+home(t),
-				"PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
+			command.Env = environment
 			out, err := command.CombinedOutput()
 			if refused := strings.HasSuffix(line, "# refused"); (err != nil) != refused {
 				t.Errorf("%v\n%s", err, out)
 			}
 		})
 	}
-}
-
-// home keeps kubectl's cache of discovery out of the user's, and go's caches where they are.
-func home(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	for _, variable := range []string{"GOCACHE", "GOMODCACHE", "GOPATH"} {
-		out, err := exec.CommandContext(t.Context(), "go", "env", variable).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(variable, strings.TrimSpace(string(out)))
-	}
-	return dir
 }
 
 // TestLinks looks up what the Markdown files at the root link to.
