@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -9,11 +10,19 @@ import (
 func TestBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackground()
-		ended := map[string]bool{}
+		var mu sync.Mutex
+		all := map[string]bool{}
+		ended := func(name string) (n int, ok bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(all), all[name]
+		}
 		task := func(name string) func(context.Context) {
 			return func(ctx context.Context) {
 				<-ctx.Done()
-				ended[name] = true
+				mu.Lock()
+				defer mu.Unlock()
+				all[name] = true
 			}
 		}
 		stopEarly := b.start(task("stopped before the run"))
@@ -29,19 +38,19 @@ func TestBackground(t *testing.T) {
 		synctest.Wait()
 		b.start(task("late"))
 		synctest.Wait()
-		if len(ended) != 1 || !ended["stopped before the run"] {
-			t.Errorf("ended %v", ended)
+		if n, ok := ended("stopped before the run"); n != 1 || !ok {
+			t.Errorf("%d tasks ended, the one that was stopped among them: %v", n, ok)
 		}
 		stop()
 		stop()
 		synctest.Wait()
-		if len(ended) != 2 || !ended["stopped"] {
-			t.Errorf("ended %v after one was stopped", ended)
+		if n, ok := ended("stopped"); n != 2 || !ok {
+			t.Errorf("%d tasks ended, the one that was stopped among them: %v", n, ok)
 		}
 		cancel()
 		<-done
-		if len(ended) != 4 {
-			t.Errorf("run ended and %v did", ended)
+		if n, _ := ended(""); n != 4 {
+			t.Errorf("run ended and %d of 4 tasks did", n)
 		}
 	})
 }

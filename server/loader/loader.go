@@ -95,7 +95,7 @@ type entry struct {
 	resource    *rest.Resource
 }
 
-// New returns a Loader that serves the built-in resources. Start follows the configuration.
+// New returns a Loader that serves the built-in resources. Run follows the configuration.
 func New(cfg Config) (*Loader, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

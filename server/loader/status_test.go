@@ -93,25 +93,29 @@ func TestStatusWriterTriesAgain(t *testing.T) {
 func TestStatusWriterPrefersTheNewestToARetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
+		block := make(chan struct{})
 		s, _ := running(t, func(s *statusWriter) {
 			s.enqueue("a", func(context.Context) error {
 				got = append(got, "old")
 				return errors.New("busy")
 			})
+			s.enqueue("slow", func(context.Context) error {
+				<-block
+				return nil
+			})
 		})
 		synctest.Wait()
-		s.mu.Lock() // both come while the queue is not looked at
-		s.tasks["a"] = statusTask{write: func(context.Context) error {
+		// The newest waits in the queue when the retry comes.
+		s.enqueue("a", func(context.Context) error {
 			got = append(got, "new")
 			return nil
-		}}
-		s.mu.Unlock()
-		time.Sleep(time.Minute) // the retry finds the newer one
-		s.enqueue("b", func(context.Context) error { return nil })
-		s.enqueue("a", s.tasks["a"].write)
+		})
+		time.Sleep(time.Second)
+		close(block)
+		time.Sleep(time.Minute)
 		synctest.Wait()
-		if slices.Contains(got[1:], "old") {
-			t.Errorf("wrote %q: the old one came back", got)
+		if want := []string{"old", "new"}; !slices.Equal(got, want) {
+			t.Errorf("wrote %q, want %q", got, want)
 		}
 	})
 }
@@ -130,7 +134,8 @@ func TestStatusWriterIsNotHeldUp(t *testing.T) {
 				return nil
 			})
 		})
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour) // of the test's own clock
+		synctest.Wait()
 		if written != statusTimeout {
 			t.Errorf("the other was written after %v, want %v", written, statusTimeout)
 		}
