@@ -109,14 +109,15 @@ func isWatchEvent(err error) bool {
 
 // stream writes frames to a client and flushes them.
 type stream struct {
-	w       http.ResponseWriter
+	w http.ResponseWriter
+	// buf is nil while there is nothing to send: a watch that waits holds none.
 	buf     *bufio.Writer
 	control *http.ResponseController
 	err     error
 }
 
 func newStream(w http.ResponseWriter, timeout time.Duration) *stream {
-	s := &stream{w: w, buf: acquireBuffer(w), control: http.NewResponseController(w)}
+	s := &stream{w: w, control: http.NewResponseController(w)}
 	// The times of the server are for requests of another kind. A connection that cannot have others is bound by them.
 	_ = s.control.SetReadDeadline(time.Time{})
 	_ = s.control.SetWriteDeadline(time.Now().Add(timeout + watchDrain))
@@ -131,6 +132,9 @@ func (s *stream) start() {
 }
 
 func (s *stream) write(chunks [][]byte) {
+	if s.buf == nil {
+		s.buf = acquireBuffer(s.w)
+	}
 	for _, chunk := range chunks {
 		if s.err == nil {
 			_, s.err = s.buf.Write(chunk)
@@ -140,8 +144,12 @@ func (s *stream) write(chunks [][]byte) {
 
 // flush sends what was written. It reports whether the client still listens.
 func (s *stream) flush() bool {
-	if s.err == nil {
-		s.err = s.buf.Flush()
+	if s.buf != nil {
+		if s.err == nil {
+			s.err = s.buf.Flush()
+		}
+		releaseBuffer(s.buf)
+		s.buf = nil
 	}
 	if s.err == nil {
 		s.err = s.control.Flush()
@@ -161,7 +169,9 @@ func (s *stream) writeError(err error) {
 
 // close hands the buffer back and leaves the connection without a deadline.
 func (s *stream) close() {
-	releaseBuffer(s.buf)
+	if s.buf != nil {
+		releaseBuffer(s.buf)
+	}
 	_ = s.control.SetWriteDeadline(time.Time{})
 }
 
@@ -181,6 +191,8 @@ type frames struct {
 	out   output
 	// table is set where that form is a Table.
 	table *table
+	// chunks is the memory of what encode returns.
+	chunks [][]byte
 }
 
 func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, error) {
@@ -193,7 +205,7 @@ func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, e
 	return f, err
 }
 
-// encode gives the frame of an event. The bytes of its object are not copied.
+// encode gives the frame of an event, valid until the next one. The bytes of its object are not copied.
 func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error) {
 	prefix := frameAdded
 	switch event.Type {
@@ -214,7 +226,7 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 	if err != nil {
 		return nil, err
 	}
-	chunks := [][]byte{prefix}
+	chunks := append(f.chunks[:0], prefix)
 	switch {
 	case f.table != nil:
 		rv := obj.Get("metadata", "resourceVersion").String()
@@ -233,7 +245,8 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 	default:
 		chunks = append(chunks, obj.Bytes())
 	}
-	return append(chunks, frameEnd), nil
+	f.chunks = append(chunks, frameEnd)
+	return f.chunks, nil
 }
 
 // bookmark is an object of the kind that has a resourceVersion and nothing else.

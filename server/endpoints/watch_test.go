@@ -37,7 +37,7 @@ func (w *world) openWatch(t *testing.T, path string, headers ...string) (*http.R
 	}
 }
 
-func parse(t *testing.T, raw string) *document.Document {
+func parse(t testing.TB, raw string) *document.Document {
 	t.Helper()
 	doc, err := document.Parse([]byte(raw))
 	if err != nil {
