@@ -68,7 +68,7 @@ func newScope(req *restful.Request) (*scope, error) {
 	if sc.gvr.Resource == "watch" || sc.gvr.Resource == "proxy" { // upstream's old verbs by path
 		return nil, notFound
 	}
-	if err := sc.agrees(ctx, subresource); err != nil {
+	if err := sc.agrees(ctx, req.Request.Method, subresource); err != nil {
 		return nil, err
 	}
 	sc.resource = catalog.Resource(sc.gvr.Group, sc.gvr.Resource)
@@ -127,8 +127,9 @@ func newScope(req *restful.Request) (*scope, error) {
 }
 
 // agrees refuses a path that the filters, which authorized it, have read
-// differently. No path is known to be; this keeps it so.
-func (sc *scope) agrees(ctx context.Context, subresource string) error {
+// differently. The one that is known to be is a collection in a namespace, which has the form of a subresource of
+// that namespace: the routes of the collection come first, and what is left is a method that it does not have.
+func (sc *scope) agrees(ctx context.Context, method, subresource string) error {
 	info, ok := request.InfoFrom(ctx)
 	if !ok {
 		return nil
@@ -138,6 +139,10 @@ func (sc *scope) agrees(ctx context.Context, subresource string) error {
 		info.Resource == sc.gvr.Resource && info.Subresource == subresource &&
 		(sc.name == "" || info.Name == sc.name) &&
 		(sc.namespace == "" || info.Namespace == sc.namespace)
+	if sc.gvr.Resource == "namespaces" && subresource != "" && info.Resource == subresource && info.Name == "" {
+		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, methodVerb(method),
+			schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, "", "405: Method Not Allowed", 0, false)
+	}
 	if !same {
 		return apierrors.NewBadRequest("the path of the request is ambiguous")
 	}

@@ -96,6 +96,8 @@ func TestRefusals(t *testing.T) {
 		{"unknown content type", "POST", widgetsPath, "x", []string{"Content-Type: text/html"}, 415, "accepted media types"},
 		{"alias bomb", "POST", widgetsPath, bomb, []string{"Content-Type: application/yaml"}, 400, "yaml"},
 		{"deep", "POST", widgetsPath, strings.Repeat("[", 4000), nil, 400, "unrecognized"},
+		{"PUT of a collection", "PUT", widgetsPath, widget("a", `{}`), nil, 405, "does not allow this method"},
+		{"PATCH of a collection", "PATCH", widgetsPath, `{}`, []string{"Content-Type: application/merge-patch+json"}, 405, "does not allow this method"},
 		{"protobuf only", "GET", widgetsPath + "/a", "", []string{"Accept: application/vnd.kubernetes.protobuf"}, 406, "only the following media types are accepted"},
 		{"unknown group", "GET", "/apis/nope.io/v1/things", "", nil, 404, "could not find the requested resource"},
 		{"unknown version", "GET", "/apis/example.com/v9/widgets", "", nil, 404, "could not find the requested resource"},
