@@ -139,9 +139,12 @@ func (d decoded) enforce(ctx context.Context, fieldValidation string, newErr fun
 // them out, as upstream's typed decoder allows.
 func (sc *scope) checkKind(doc *document.Document, body []byte) (*document.Document, error) {
 	apiVersion, kind := doc.Get("apiVersion"), doc.Get("kind")
-	for name, v := range map[string]document.Value{"apiVersion": apiVersion, "kind": kind} {
+	for _, v := range [...]struct {
+		name string
+		document.Value
+	}{{"apiVersion", apiVersion}, {"kind", kind}} {
 		if v.Exists() && v.Kind() != document.String && v.Kind() != document.Null {
-			return nil, sc.newUnrecognized(fmt.Errorf("couldn't get version/kind; json parse error: %s is no string", name), body)
+			return nil, sc.newUnrecognized(fmt.Errorf("couldn't get version/kind; json parse error: %s is no string", v.name), body)
 		}
 	}
 	want := sc.kind.GroupVersion().String()

@@ -11,6 +11,9 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
+// maxYAMLDuplicates is the most duplicates that are reported of one text, as of JSON.
+const maxYAMLDuplicates = 100
+
 // yamlToJSON converts YAML 1.1, as upstream reads it, to JSON. An alias repeats
 // what it stands for, so that a small text can mean a huge value: the output is
 // bounded to limit bytes and the conversion stops there (CVE-2019-11253).
@@ -24,7 +27,7 @@ func yamlToJSON(raw []byte, limit int) (out []byte, duplicates []string, err err
 		if !errors.As(err, &typeErr) {
 			return nil, nil, err
 		}
-		duplicates = typeErr.Errors
+		duplicates = typeErr.Errors[:min(len(typeErr.Errors), maxYAMLDuplicates)]
 		value = nil
 		if err := yamlv2.Unmarshal(raw, &value); err != nil {
 			return nil, nil, err
