@@ -39,7 +39,7 @@ func TestReadmeCommands(t *testing.T) {
 	}
 	kubectl := servertest.Kubectl(t)
 	env := servertest.Start(t, servertest.Options{})
-	environment := append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
+	environment := append(os.Environ(), "KUBECONFIG="+env.Kubeconfig(), "KUBECACHEDIR="+t.TempDir(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
 	commands := commandsOf(t, "README.md")
 	if len(commands) < 5 || commands[0] != "make demo" || commands[1] != "make test" {
 		t.Fatalf("the README begins with %q; want make demo, make test", commands)
