@@ -14,8 +14,6 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.boundOne(ctx)
-	defer cancel()
 	st, fresh, err := s.start(ctx, key, opts.Cached, false)
 	if err != nil {
 		return storage.Row{}, err
@@ -27,13 +25,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 			}
 			continue
 		}
-		started := time.Now()
-		resp, err := s.client.KV.Txn(ctx).
-			If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(st.row.ResourceVersion))).
-			Then(clientv3.OpDelete(key)).
-			Else(clientv3.OpGet(key)).
-			Commit()
-		s.ops.delete.observe(started, err)
+		resp, err := s.remove(ctx, key, int64(st.row.ResourceVersion))
 		if err != nil {
 			return storage.Row{}, s.fail(key, err)
 		}
@@ -45,6 +37,20 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 		}
 		fresh = true
 	}
+}
+
+// remove deletes a row when its mod revision is still rev, in one transaction; otherwise it reads it.
+func (s *Store) remove(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
+	ctx, cancel := s.boundOne(ctx)
+	defer cancel()
+	started := time.Now()
+	resp, err := s.client.KV.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
+		Then(clientv3.OpDelete(key)).
+		Else(clientv3.OpGet(key)).
+		Commit()
+	s.ops.delete.observe(started, err)
+	return resp, err
 }
 
 // deletable returns why the row must not be deleted.

@@ -23,7 +23,7 @@ const (
 	DefaultMaxObjectBytes = 3 << 19
 	// DefaultRequestTimeout is how long a request that has no deadline may take.
 	DefaultRequestTimeout = 30 * time.Second
-	// oneTimeout bounds what reads or writes one row. etcd itself gives up after 7 seconds.
+	// oneTimeout bounds a request about one row. etcd itself gives up after 7 seconds.
 	oneTimeout = 10 * time.Second
 
 	// readinessTimeout bounds ReadinessCheck.
@@ -141,8 +141,6 @@ func (s *Store) Create(ctx context.Context, key string, served []byte, ttl uint6
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.boundOne(ctx)
-	defer cancel()
 	data, stored, err := s.encode(ctx, key, served)
 	if err != nil {
 		return storage.Row{}, err
@@ -247,8 +245,9 @@ func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeout(ctx, s.timeout)
 }
 
-// boundOne gives what reads or writes one row a deadline, however long the caller would wait: an etcd
-// that does not answer is told to the client while it still listens.
+// boundOne gives a request about one row a deadline, however long the caller would wait: an etcd that does
+// not answer is told to the client while it still listens. It does not bound what the caller computes between two
+// requests, such as what admission says.
 func (s *Store) boundOne(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, min(s.timeout, oneTimeout))
 }
@@ -298,8 +297,10 @@ func (s *Store) state(ctx context.Context, key string, kv *mvccpb.KeyValue, igno
 
 // current reads the row.
 func (s *Store) current(ctx context.Context, key string, ignoreNotFound bool) (state, error) {
+	bounded, cancel := s.boundOne(ctx)
+	defer cancel()
 	started := time.Now()
-	resp, err := s.client.KV.Get(ctx, key)
+	resp, err := s.client.KV.Get(bounded, key)
 	s.ops.get.observe(started, err)
 	if err != nil {
 		return state{}, s.fail(key, err)

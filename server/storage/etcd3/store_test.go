@@ -398,3 +398,25 @@ func BenchmarkStore(b *testing.B) {
 		}
 	})
 }
+
+// TestSlowUpdate: the bound is on what etcd does, not on what the caller computes, such as what admission says.
+func TestSlowUpdate(t *testing.T) {
+	const timeout = 500 * time.Millisecond
+	store := newStore(t, etcd3.Config{Client: etcd3test.New(t), RequestTimeout: timeout})
+	row, err := store.Create(t.Context(), storagetest.NewObject("a").Key(), storagetest.NewObject("a").JSON(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := func() { <-time.After(timeout + timeout/5) }
+	updated, err := store.GuaranteedUpdate(t.Context(), row.Key, storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) {
+		slow()
+		return storagetest.NewObject("a").With("slow", "yes").JSON(), 0, nil
+	})
+	if err != nil || updated.ResourceVersion <= row.ResourceVersion {
+		t.Errorf("update: %v, %v", updated.ResourceVersion, err)
+	}
+	validate := func(context.Context, storage.Row) error { slow(); return nil }
+	if _, err := store.Delete(t.Context(), row.Key, storage.DeleteOptions{Validate: validate}); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+}

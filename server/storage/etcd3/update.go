@@ -18,8 +18,6 @@ func (s *Store) GuaranteedUpdate(ctx context.Context, key string, opts storage.U
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
-	ctx, cancel := s.boundOne(ctx)
-	defer cancel()
 	st, fresh, err := s.start(ctx, key, opts.Cached, opts.IgnoreNotFound)
 	if err != nil {
 		return storage.Row{}, err
@@ -119,6 +117,8 @@ func (s *Store) reread(ctx context.Context, key string, st state, fresh *bool, i
 // put stores a row when its mod revision is still rev, in one transaction; otherwise
 // it runs the operations of orElse.
 func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, stored []byte, ttl uint64, orElse []clientv3.Op) (*clientv3.TxnResponse, error) {
+	ctx, cancel := s.boundOne(ctx)
+	defer cancel()
 	for retried := false; ; retried = true {
 		lease, err := s.leases.Get(ctx, ttl)
 		if err != nil {
