@@ -87,6 +87,9 @@ func (l *moduleLoad) prepare(ctx context.Context) (_ *loadedModule, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	data, err := l.bytes()
+	if err == nil {
+		data, err = unpack(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("fetch: %w", err)
 	}

@@ -28,7 +28,8 @@ type ModuleSpec struct {
 
 // ModuleSource has exactly one member, apart from Digest. What it names is followed: when the bytes change, the module
 // is loaded again, without a change of this object. Give a digest to pin it. When the source is away after a restart,
-// the bytes that were in force last come from the server's own copy.
+// the bytes that were in force last come from the server's own copy. They may be compressed with gzip: a guest in Go
+// is too large for a ConfigMap otherwise.
 type ModuleSource struct {
 	// Inline is the module itself (base64 in JSON).
 	Inline []byte `json:"inline,omitempty"`
@@ -37,7 +38,7 @@ type ModuleSource struct {
 	// File is a path on the server, below the directory given by --module-dir. Its size and time are looked at every
 	// two seconds. Rename a new version into place, so that it is never read half.
 	File string `json:"file,omitempty"`
-	// Digest, as sha256:<64 hex digits>, is what the bytes must have.
+	// Digest, as sha256:<64 hex digits>, is what the module, unpacked, must have.
 	Digest string `json:"digest,omitempty"`
 }
 
