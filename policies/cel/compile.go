@@ -171,12 +171,12 @@ func (c *compiler) expression(x *policies.Expression) *expression {
 	out.bounds = c.bounds(env, checked)
 	limit := c.engine.config.ExpressionLimit
 	out.metered = sync.OnceValues(func() (celgo.Program, error) {
-		return env.Program(checked, celgo.CostLimit(limit), celgo.InterruptCheckFrequency(checkFrequency))
+		return env.Program(checked, celgo.CostLimit(limit), celgo.InterruptCheckFrequency(checkFrequency), c.engine.guard)
 	})
 	if out.bounds[0] <= limit && !c.engine.config.AlwaysMeter {
 		bare, err := c.unmetered()
 		if err == nil {
-			out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize))
+			out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize), c.engine.guard)
 		}
 		if err != nil {
 			c.fail(x, "%v", err)

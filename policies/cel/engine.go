@@ -51,6 +51,7 @@ type Engine struct {
 	plain, mutating *celgo.Env
 	// unmetered plans programs that are not metered. It has the same functions.
 	unmetered *celgo.Env
+	guard     celgo.ProgramOption
 }
 
 var _ policies.Engine = (*Engine)(nil)
@@ -70,6 +71,11 @@ func New(config Config) (*Engine, error) {
 	if e.unmetered, err = celgo.NewEnv(append(libraries(), resolver)...); err != nil {
 		return nil, fmt.Errorf("cel environment without metering: %w", err)
 	}
+	bound, err := guardedFunctions(e.unmetered)
+	if err != nil {
+		return nil, fmt.Errorf("cel environment: %w", err)
+	}
+	e.guard = guarded(bound)
 	return e, nil
 }
 

@@ -23,7 +23,8 @@ type run struct {
 	at        *policies.Locals
 	ctx       context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
 	cost      policies.Cost
-	stopped   error // why an evaluation within the one under way was stopped
+	allocated uint64 // by guarded functions, bytes
+	stopped   error  // why an evaluation within the one under way was stopped
 }
 
 type input struct {
