@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"weir.dev/weir/abi/document"
@@ -148,7 +147,7 @@ func (s *server) authorizeCreate(sc *scope, path string, validate rest.ValidateO
 	}
 	return func(ctx context.Context, obj *document.Document) error {
 		who, _ := request.UserFrom(ctx)
-		decision, reason, err := s.Authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		attributes := authorizer.AttributesRecord{
 			User:            who,
 			Verb:            "create",
 			Namespace:       sc.namespace,
@@ -159,33 +158,17 @@ func (s *server) authorizeCreate(sc *scope, path string, validate rest.ValidateO
 			Name:            sc.name,
 			ResourceRequest: true,
 			Path:            path,
-		})
+		}
+		decision, reason, err := s.Authorizer.Authorize(ctx, attributes)
 		switch {
 		case decision == authorizer.DecisionAllow:
 			return validate(ctx, obj)
 		case err != nil:
 			return apierrors.NewInternalError(err)
 		default:
-			return sc.newCreateForbidden(who, reason)
+			return request.NewForbidden(attributes, reason)
 		}
 	}
-}
-
-// newCreateForbidden words the refusal of a create as the filters do.
-func (sc *scope) newCreateForbidden(who user.Info, reason string) error {
-	name := ""
-	if who != nil {
-		name = who.GetName()
-	}
-	where := "at the cluster scope"
-	if sc.namespace != "" {
-		where = fmt.Sprintf("in the namespace %q", sc.namespace)
-	}
-	text := fmt.Sprintf("User %q cannot create resource %q in API group %q %s", name, sc.gvr.Resource, sc.gvr.Group, where)
-	if reason != "" {
-		text += ": " + reason
-	}
-	return apierrors.NewForbidden(sc.gvr.GroupResource(), sc.name, errors.New(text))
 }
 
 // isDryRun reports whether nothing is to be stored.

@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -31,7 +30,7 @@ func withAuthorization(handler http.Handler, authz authorizer.Authorizer) http.H
 		if err != nil && reason == "" {
 			reason = err.Error()
 		}
-		request.WriteError(w, forbidden(attributes, reason))
+		request.WriteError(w, request.NewForbidden(attributes, reason))
 	})
 }
 
@@ -49,33 +48,4 @@ func attributesOf(info *request.Info, who user.Info) authorizer.AttributesRecord
 		ResourceRequest: info.IsResourceRequest,
 		Path:            info.Path,
 	}
-}
-
-// forbidden words a refusal as upstream does: clients and people know the text.
-func forbidden(a authorizer.AttributesRecord, reason string) error {
-	name := ""
-	if a.User != nil {
-		name = a.User.GetName()
-	}
-	if !a.ResourceRequest {
-		text := fmt.Sprintf("User %q cannot %s path %q", name, a.Verb, a.Path)
-		if reason != "" {
-			text += ": " + reason
-		}
-		return apierrors.NewForbidden(schema.GroupResource{}, "", fmt.Errorf("%s", text))
-	}
-	resource := a.Resource
-	if a.Subresource != "" {
-		resource += "/" + a.Subresource
-	}
-	text := fmt.Sprintf("User %q cannot %s resource %q in API group %q", name, a.Verb, resource, a.APIGroup)
-	if a.Namespace != "" {
-		text += fmt.Sprintf(" in the namespace %q", a.Namespace)
-	} else {
-		text += " at the cluster scope"
-	}
-	if reason != "" {
-		text += ": " + reason
-	}
-	return apierrors.NewForbidden(schema.GroupResource{Group: a.APIGroup, Resource: a.Resource}, a.Name, fmt.Errorf("%s", text))
 }

@@ -39,7 +39,7 @@ func withImpersonation(handler http.Handler, authz authorizer.Authorizer) http.H
 				if err != nil && reason == "" {
 					reason = err.Error()
 				}
-				request.WriteError(w, forbidden(attributes, reason))
+				request.WriteError(w, request.NewForbidden(attributes, reason))
 				return
 			}
 		}
