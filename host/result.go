@@ -67,7 +67,11 @@ func (c *invocation) result(status abi.Status, call *Call) (*Result, *Error) {
 		if call.Object == nil {
 			return bad("a patch of no object")
 		}
-		d, err := applyPatch(call.Object, patch.data)
+		ops, err := document.Parse(patch.data)
+		if err != nil {
+			return bad("patch: %v", err)
+		}
+		d, err := call.Object.ApplyPatch(ops, abi.MaxObjectBytes)
 		if err != nil {
 			return bad("patch: %v", err)
 		}

@@ -11,8 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
+	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
 )
@@ -73,6 +72,10 @@ func (l *CELLayer) Default(ctx context.Context, obj *document.Document) (*docume
 			}
 			if edit == nil {
 				edit = obj.Edit()
+			}
+			if d.merge && value.Root().Kind() != document.Object {
+				failed = &policies.EvalError{Text: d.text, Err: errors.New("value to merge is not an object")}
+				return false
 			}
 			path := append(editPath(m.steps), d.field.name)
 			if !d.merge || present.Kind() != document.Object {
@@ -177,38 +180,19 @@ func unchanged(old, obj *document.Document) *document.Document {
 	return obj
 }
 
-// maxPatchCopyBytes bounds what copy operations of one patch may add.
-const maxPatchCopyBytes = 3 << 20
-
 // applyJSONPatch applies an RFC 6902 patch. One whose test fails changes nothing.
 func applyJSONPatch(obj, patch *document.Document) (*document.Document, error) {
-	if patch.Root().Len() == 0 {
-		return obj, nil
-	}
-	decoded, err := jsonpatch.DecodePatch(patch.Bytes())
-	if err != nil {
-		return nil, fmt.Errorf("json patch: %w", err)
-	}
-	if copied := countCopies(patch) * len(obj.Bytes()); copied > maxPatchCopyBytes {
-		return nil, fmt.Errorf("json patch: copies of up to %d bytes exceed %d", copied, maxPatchCopyBytes)
-	}
-	raw, err := decoded.Apply(obj.Bytes())
-	if errors.Is(err, jsonpatch.ErrTestFailed) {
+	patched, err := obj.ApplyPatch(patch, abi.MaxObjectBytes)
+	if errors.Is(err, document.ErrTestFailed) {
 		return obj, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("json patch: %w", err)
 	}
-	return document.Parse(raw)
-}
-
-func countCopies(patch *document.Document) (n int) {
-	for _, op := range patch.Root().Elements() {
-		if op.Get("op").String() == "copy" {
-			n++
-		}
+	if patched.Root().Kind() != document.Object {
+		return nil, errors.New("json patch: the result is not an object")
 	}
-	return n
+	return patched, nil
 }
 
 // Validate implements rest.Hooks.

@@ -44,6 +44,7 @@ var _ rest.Layer = (*CELLayer)(nil)
 const none = -1
 
 type defaultRule struct {
+	text        string
 	parent      []step
 	field       step
 	value, when int // expressions
@@ -171,6 +172,7 @@ func (b *celBuilder) addDefault(i int, rule *v1alpha1.DefaultRule) {
 	at := b.at("defaults", i, "path")
 	path := b.parsePath(at, rule.Path)
 	d := defaultRule{
+		text:  rule.Value,
 		value: b.add(b.at("defaults", i, "value"), rule.Value, policies.Any, true),
 		when:  b.addIf(b.at("defaults", i, "when"), rule.When, policies.Bool, true),
 		merge: rule.Merge,

@@ -126,10 +126,14 @@ func TestCELMutationErrors(t *testing.T) {
 	}{
 		{"rule", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{ApplyConfiguration: "Object{x: object.absent.y}"}}},
 			`T.g "n" is invalid: <nil>: Invalid value: no such key: absent evaluating rule: Object{x: object.absent.y}`},
+		{"patch of the whole", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{JSONPatch: "[JSONPatch{op: 'add', path: '', value: [1]}]"}}},
+			`T.g "n" is invalid: <nil>: Invalid value: json patch: the result is not an object evaluating rule: [JSONPatch{op: 'add', path: '', value: [1]}]`},
 		{"patch", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{JSONPatch: "[JSONPatch{op: 'remove', path: '/absent'}]"}}},
-			`T.g "n" is invalid: <nil>: Invalid value: json patch: error in remove for path: '/absent': Unable to remove nonexistent key: absent: missing value evaluating rule: [JSONPatch{op: 'remove', path: '/absent'}]`},
+			`T.g "n" is invalid: <nil>: Invalid value: json patch: operation 0: /absent does not exist evaluating rule: [JSONPatch{op: 'remove', path: '/absent'}]`},
 		{"default", v1alpha1.CELLayer{Defaults: []v1alpha1.DefaultRule{{Path: "metadata.x", Value: "item.absent"}}},
 			`T.g "n" is invalid: metadata.x: Invalid value: no such key: absent evaluating rule: item.absent`},
+		{"merged default", v1alpha1.CELLayer{Defaults: []v1alpha1.DefaultRule{{Path: "metadata.x", Value: "'text'", Merge: true}}},
+			`T.g "n" is invalid: metadata.x: Invalid value: value to merge is not an object evaluating rule: 'text'`},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

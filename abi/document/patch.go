@@ -1,4 +1,4 @@
-package host
+package document
 
 import (
 	"encoding/json"
@@ -8,70 +8,69 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"weir.dev/weir/abi"
-	"weir.dev/weir/abi/document"
 )
 
-// Limits of a guest's patch, as of a client's in upstream's API server, and
-// on what applying it may cost the host.
+// Limits of a patch, as upstream's API server has them, and on what applying
+// it may cost.
 const (
 	maxPatchOps  = 10_000
 	maxPatchWork = 1 << 26 // array elements moved
 )
 
-// applyPatch applies a JSON patch (RFC 6902). Of two numbers only the
-// spelling is compared by test.
-func applyPatch(object *document.Document, patch []byte) (*document.Document, error) {
-	ops, err := document.Parse(patch)
-	if err != nil {
-		return nil, err
-	}
-	list := ops.Root()
-	if list.Kind() != document.Array {
+// ErrTestFailed is that a test operation of a patch did not hold.
+var ErrTestFailed = errors.New("test failed")
+
+// ApplyPatch applies a JSON patch (RFC 6902) and gives the new document, which
+// may have up to limit bytes. Of two numbers only the spelling is compared by
+// test; the error of one that does not hold is [ErrTestFailed]. What a patch
+// may cost is bounded: the number of its operations, the bytes it copies and
+// tests, and the array elements it moves.
+func (d *Document) ApplyPatch(patch *Document, limit int) (*Document, error) {
+	list := patch.Root()
+	if list.Kind() != Array {
 		return nil, errors.New("not an array of operations")
 	}
 	if list.Len() > maxPatchOps {
 		return nil, fmt.Errorf("%d operations, more than %d", list.Len(), maxPatchOps)
 	}
-	p := &patcher{root: leaf(object.Root())}
+	p := &patcher{root: leaf(d.Root()), limit: limit}
 	for i, op := range list.Elements() {
 		if err := p.apply(op); err != nil {
 			return nil, fmt.Errorf("operation %d: %w", i, err)
 		}
 	}
 	out := p.root.append(nil)
-	if len(out) > abi.MaxObjectBytes {
-		return nil, fmt.Errorf("makes an object of %d bytes, more than %d", len(out), abi.MaxObjectBytes)
+	if len(out) > limit {
+		return nil, fmt.Errorf("makes an object of %d bytes, more than %d", len(out), limit)
 	}
-	return document.Parse(out)
+	return Parse(out)
 }
 
 // patchNode is a value of the object while it is patched: a value of a
 // document until something in it changes.
 type patchNode struct {
-	value   document.Value
-	kind    document.Kind // Object and Array when expanded, else Absent
+	value   Value
+	kind    Kind // Object and Array when expanded, else Absent
 	members map[string]*patchNode
 	items   []*patchNode
 }
 
-func leaf(v document.Value) *patchNode { return &patchNode{value: v} }
+func leaf(v Value) *patchNode { return &patchNode{value: v} }
 
 // expand makes the children of an object or array nodes.
 func (n *patchNode) expand() {
-	if n.kind != document.Absent {
+	if n.kind != Absent {
 		return
 	}
 	switch n.value.Kind() {
-	case document.Object:
-		n.kind = document.Object
+	case Object:
+		n.kind = Object
 		n.members = make(map[string]*patchNode, n.value.Len())
 		for name, v := range n.value.Members() {
 			n.members[name] = leaf(v)
 		}
-	case document.Array:
-		n.kind = document.Array
+	case Array:
+		n.kind = Array
 		n.items = make([]*patchNode, 0, n.value.Len()+1)
 		for _, v := range n.value.Elements() {
 			n.items = append(n.items, leaf(v))
@@ -82,7 +81,7 @@ func (n *patchNode) expand() {
 // append appends the node's JSON.
 func (n *patchNode) append(b []byte) []byte {
 	switch n.kind {
-	case document.Object:
+	case Object:
 		b = append(b, '{')
 		for i, name := range slices.Sorted(maps.Keys(n.members)) {
 			if i > 0 {
@@ -93,7 +92,7 @@ func (n *patchNode) append(b []byte) []byte {
 			b = n.members[name].append(b)
 		}
 		return append(b, '}')
-	case document.Array:
+	case Array:
 		b = append(b, '[')
 		for i, item := range n.items {
 			if i > 0 {
@@ -108,11 +107,12 @@ func (n *patchNode) append(b []byte) []byte {
 
 type patcher struct {
 	root   *patchNode
+	limit  int // of the result, bytes
 	work   int // array elements moved
 	copied int // bytes
 }
 
-func (p *patcher) apply(op document.Value) error {
+func (p *patcher) apply(op Value) error {
 	name := op.Get("op").String()
 	path, err := pointer(op.Get("path"))
 	if err != nil {
@@ -158,7 +158,7 @@ func (p *patcher) apply(op document.Value) error {
 			return err
 		}
 		if !d.Root().Equal(value) {
-			return fmt.Errorf("test of /%s failed", strings.Join(path, "/"))
+			return fmt.Errorf("/%s: %w", strings.Join(path, "/"), ErrTestFailed)
 		}
 		return nil
 	case "copy":
@@ -185,13 +185,13 @@ func (p *patcher) apply(op document.Value) error {
 }
 
 // render makes a document of a node, within what may be copied.
-func (p *patcher) render(n *patchNode) (*document.Document, error) {
+func (p *patcher) render(n *patchNode) (*Document, error) {
 	raw := n.append(nil)
 	p.copied += len(raw)
-	if p.copied > 4*abi.MaxObjectBytes {
+	if p.copied > 4*p.limit {
 		return nil, errors.New("copies and tests too much")
 	}
-	return document.Parse(raw)
+	return Parse(raw)
 }
 
 // find returns the node at a path.
@@ -201,9 +201,9 @@ func (p *patcher) find(path []string) (*patchNode, error) {
 		n.expand()
 		var next *patchNode
 		switch n.kind {
-		case document.Object:
+		case Object:
 			next = n.members[token]
-		case document.Array:
+		case Array:
 			if j, ok := arrayIndex(token, len(n.items)); ok {
 				next = n.items[j]
 			}
@@ -223,7 +223,7 @@ func (p *patcher) parent(path []string) (*patchNode, string, error) {
 		return nil, "", err
 	}
 	n.expand()
-	if n.kind == document.Absent {
+	if n.kind == Absent {
 		return nil, "", fmt.Errorf("/%s is neither an object nor an array", strings.Join(path[:len(path)-1], "/"))
 	}
 	return n, path[len(path)-1], nil
@@ -238,7 +238,7 @@ func (p *patcher) add(path []string, value *patchNode) error {
 	if err != nil {
 		return err
 	}
-	if n.kind == document.Object {
+	if n.kind == Object {
 		n.members[token] = value
 		return nil
 	}
@@ -268,7 +268,7 @@ func (p *patcher) remove(path []string) (*patchNode, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.kind == document.Object {
+	if n.kind == Object {
 		delete(n.members, token)
 		return found, nil
 	}
@@ -298,8 +298,8 @@ func arrayIndex(token string, n int) (int, bool) {
 }
 
 // pointer parses a JSON pointer (RFC 6901).
-func pointer(v document.Value) ([]string, error) {
-	if v.Kind() != document.String {
+func pointer(v Value) ([]string, error) {
+	if v.Kind() != String {
 		return nil, errors.New("not a string")
 	}
 	s := v.String()

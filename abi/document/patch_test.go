@@ -1,10 +1,8 @@
-package host
+package document
 
 import (
 	"strings"
 	"testing"
-
-	"weir.dev/weir/abi/document"
 )
 
 func TestApplyPatch(t *testing.T) {
@@ -24,7 +22,7 @@ func TestApplyPatch(t *testing.T) {
 		{"copy is apart", `{"a":{"x":1}}`, `[{"op":"copy","from":"/a","path":"/b"},{"op":"replace","path":"/b/x","value":2}]`, `{"a":{"x":1},"b":{"x":2}}`, ""},
 		{"test holds", `{"a":{"y":2,"x":1}}`, `[{"op":"test","path":"/a","value":{"x":1,"y":2}}]`, `{"a":{"x":1,"y":2}}`, ""},
 		{"big number kept", `{"a":12345678901234567890,"b":1}`, `[{"op":"remove","path":"/b"}]`, `{"a":12345678901234567890}`, ""},
-		{"test fails", `{"a":1}`, `[{"op":"test","path":"/a","value":2}]`, "", "operation 0: test of /a failed"},
+		{"test fails", `{"a":1}`, `[{"op":"test","path":"/a","value":2}]`, "", "operation 0: /a: test failed"},
 		{"no target", `{"a":1}`, `[{"op":"replace","path":"/b","value":2}]`, "", "operation 0: /b does not exist"},
 		{"add below nothing", `{}`, `[{"op":"add","path":"/a/b","value":2}]`, "", "operation 0: /a does not exist"},
 		{"add below string", `{"a":"s"}`, `[{"op":"add","path":"/a/b","value":2}]`, "", "operation 0: /a is neither an object nor an array"},
@@ -39,17 +37,23 @@ func TestApplyPatch(t *testing.T) {
 		{"not a list", `{}`, `{}`, "", "not an array of operations"},
 		{"copy bomb", `{"a":"` + strings.Repeat("x", 1<<20) + `","l":[]}`,
 			`[` + strings.Repeat(`{"op":"copy","from":"/a","path":"/l/-"},`, 20) + `{"op":"remove","path":"/l"}]`, "", "operation 11: copies and tests too much"},
+		{"moves of a large array", `{"a":[` + strings.Repeat("1,", 200_000) + `1]}`,
+			`[` + strings.Repeat(`{"op":"add","path":"/a/0","value":1},`, 5000) + `{"op":"remove","path":"/a"}]`, "", "operation 335: moves too many array elements"},
 		{"result too large", `{"a":"` + strings.Repeat("x", 1<<20) + `"}`,
 			`[{"op":"copy","from":"/a","path":"/b"},{"op":"copy","from":"/a","path":"/c"},{"op":"copy","from":"/a","path":"/d"}]`, "", "makes an object of 4194333 bytes, more than 3145728"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			object, err := document.Parse([]byte(tc.object))
+			object, err := Parse([]byte(tc.object))
 			if err != nil {
 				t.Fatal(err)
 			}
 			before := string(object.Bytes())
-			got, err := applyPatch(object, []byte(tc.patch))
+			patch, err := Parse([]byte(tc.patch))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := object.ApplyPatch(patch, 3<<20)
 			if tc.err != "" {
 				if err == nil || err.Error() != tc.err {
 					t.Fatalf("error %v, want %s", err, tc.err)
