@@ -18,7 +18,7 @@ import (
 )
 
 // patience bounds what a step waits for.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // run is one scenario under way.
 type run struct {
