@@ -5,8 +5,8 @@ GO       ?= go
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DATA_DIR ?= weir-data
 # Packages that share memory between goroutines: they are tested with the race detector too.
-RACE     := ./host/... ./policies/cel ./server/admission/... ./server/apply ./server/controllers ./server/extension ./server/filters \
-            ./server/loader ./server/registry ./server/storage/...
+RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
+            ./server/endpoints ./server/extension ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test race bench check generate tidy format lint vet clean-status

@@ -10,20 +10,28 @@ import (
 	"weir.dev/weir/server/storage/etcd3"
 )
 
-// openEtcd starts the embedded etcd or dials the external one. close ends either.
-func openEtcd(ctx context.Context, c *Config) (client *clientv3.Client, close func() error, err error) {
+// etcd is the embedded etcd or a connection to an external one.
+type etcd struct {
+	client *clientv3.Client
+	// done is closed when the embedded one ends by itself; nil when there is none.
+	done  <-chan struct{}
+	close func() error
+}
+
+// openEtcd starts the embedded etcd or dials the external one.
+func openEtcd(ctx context.Context, c *Config) (*etcd, error) {
 	if len(c.EtcdServers) > 0 {
 		client, err := etcd3.Dial(etcd3.DialConfig{
 			Endpoints: c.EtcdServers, CAFile: c.EtcdCAFile, CertFile: c.EtcdCertFile, KeyFile: c.EtcdKeyFile, Logger: c.Logger})
 		if err != nil {
-			return nil, nil, fmt.Errorf("etcd at %v: %w", c.EtcdServers, err)
+			return nil, fmt.Errorf("etcd at %v: %w", c.EtcdServers, err)
 		}
-		return client, client.Close, nil
+		return &etcd{client: client, close: client.Close}, nil
 	}
 	embedded, err := etcd3.StartEmbedded(ctx, etcd3.EmbeddedConfig{
 		DataDir: filepath.Join(c.DataDir, "etcd"), ListenClient: c.EmbeddedEtcdListen, UnsafeNoFsync: c.UnsafeNoFsync, Logger: c.Logger})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return embedded.Client(), embedded.Close, nil
+	return &etcd{client: embedded.Client(), done: embedded.Done(), close: embedded.Close}, nil
 }

@@ -45,8 +45,7 @@ type Server struct {
 	http         *http.Server
 	drain        *filters.Drain
 
-	client    *clientv3.Client
-	closeEtcd func() error
+	etcd      *etcd
 	storages  *storages
 	compactor *etcd3.Compactor
 	host      *host.Runtime
@@ -86,7 +85,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if err := s.openCertificates(); err != nil {
 		return nil, err
 	}
-	if s.client, s.closeEtcd, err = openEtcd(ctx, &config); err != nil {
+	if s.etcd, err = openEtcd(ctx, &config); err != nil {
 		return nil, err
 	}
 	if err := s.assemble(); err != nil {
@@ -156,15 +155,15 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	leases, err := etcd3.NewLeases(etcd3.LeasesConfig{Client: s.client})
+	leases, err := etcd3.NewLeases(etcd3.LeasesConfig{Client: s.etcd.client})
 	if err != nil {
 		return err
 	}
 	s.storages = &storages{
-		client: s.client, prefix: s.config.EtcdPrefix, leases: leases, etcdMetrics: etcdMetrics,
+		client: s.etcd.client, prefix: s.config.EtcdPrefix, leases: leases, etcdMetrics: etcdMetrics,
 		cacheMetrics: cacher.NewMetrics(s.registry), logger: s.logger, byName: map[schema.GroupResource]*cachedStorage{},
 	}
-	s.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: s.client, Logger: s.logger})
+	s.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: s.etcd.client, Logger: s.logger})
 	return err
 }
 
@@ -281,7 +280,7 @@ const pingTimeout = 2 * time.Second
 func (s *Server) pingEtcd(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	_, err := s.client.Get(ctx, s.config.EtcdPrefix+"/health", clientv3.WithCountOnly())
+	_, err := s.etcd.client.Get(ctx, s.config.EtcdPrefix+"/health", clientv3.WithCountOnly())
 	return err
 }
 
@@ -336,6 +335,8 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case failed = <-served:
+	case <-s.etcd.done:
+		failed = errors.New("the embedded etcd ended by itself; the log says why")
 	}
 	s.stopping.set(errors.New("the server is shutting down"))
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
@@ -412,9 +413,8 @@ func (s *Server) Close() error {
 	if s.compactor != nil {
 		s.compactor.Close()
 	}
-	if s.closeEtcd != nil {
-		errs = append(errs, s.closeEtcd())
-		s.closeEtcd = nil
+	if s.etcd != nil {
+		errs = append(errs, s.etcd.close())
 	}
 	return errors.Join(errs...)
 }

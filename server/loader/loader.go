@@ -246,7 +246,6 @@ func (l *Loader) rebuildLocked(gr schema.GroupResource) error {
 	if err != nil {
 		return err
 	}
-	r.Terminating = e.terminating
 	e.resource = r
 	return nil
 }

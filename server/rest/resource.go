@@ -28,8 +28,6 @@ type Resource struct {
 	Versions []*Version
 	// Custom is set for the resource of a CustomResourceDefinition.
 	Custom bool
-	// Terminating refuses creates: its definition is being deleted.
-	Terminating bool
 }
 
 // GroupResource returns the group and the name.
