@@ -2,7 +2,6 @@ package host
 
 import (
 	"errors"
-	"strings"
 
 	"weir.dev/weir/abi"
 )
@@ -57,7 +56,7 @@ func (c Class) String() string {
 //
 //	module[quota] hook[prepareForCreate]: fuel exhausted after 50000000 units
 type Error struct {
-	// Module is the name the module was loaded under.
+	// Module is the name the module was loaded under; Inspect has none.
 	Module string
 	// Op is the hook, or 0 if the module was being loaded or described.
 	Op abi.Op
@@ -75,18 +74,17 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	var b strings.Builder
-	b.WriteString("module[")
-	b.WriteString(e.Module)
-	b.WriteByte(']')
+	text := e.Message
 	if e.Op != 0 {
-		b.WriteString(" hook[")
-		b.WriteString(e.Op.String())
-		b.WriteByte(']')
+		text = "hook[" + e.Op.String() + "]: " + text
 	}
-	b.WriteString(": ")
-	b.WriteString(e.Message)
-	return b.String()
+	switch {
+	case e.Module == "":
+		return text
+	case e.Op != 0:
+		return "module[" + e.Module + "] " + text
+	}
+	return "module[" + e.Module + "]: " + text
 }
 
 // Unwrap gives the cause.

@@ -53,8 +53,24 @@ type Error struct {
 
 // Error implements error.
 func (e *Error) Error() string {
-	return fmt.Sprintf("build: go build in %s: %v\n%s", e.Dir, e.Err, e.Output)
+	text := fmt.Sprintf("build: go build in %s: %v\n%s", e.Dir, e.Err, e.Output)
+	if strings.Contains(e.Output, "go.mod") || strings.Contains(e.Output, sdkModule+"/") {
+		text += hint
+	}
+	return text
 }
+
+const sdkModule = "weir.dev/weir"
+
+// hint is for those whose directory is outside of any module, or in one that
+// does not require the SDK's.
+const hint = `
+
+A guest is a Go module that requires ` + sdkModule + `. With Weir's source in a directory:
+
+  go mod init example.com/my-module        (unless there is a go.mod)
+  go mod edit -require=` + sdkModule + `@v0.0.0 -replace=` + sdkModule + `=/path/to/weir
+  go mod tidy`
 
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
@@ -70,7 +86,7 @@ func Guest(ctx context.Context, c Config) error {
 	}
 	tool, err := exec.LookPath(c.Go)
 	if err != nil {
-		return fmt.Errorf("build: the Go toolchain is needed to compile a module, and there is no %q: install Go 1.24 or later (https://go.dev/dl): %w", c.Go, err)
+		return fmt.Errorf("build: the Go toolchain is needed to compile a module, and there is no %q: install Go 1.26 or later (https://go.dev/dl): %w", c.Go, err)
 	}
 	output, err := filepath.Abs(c.Output)
 	if err != nil {

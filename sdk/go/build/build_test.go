@@ -54,6 +54,32 @@ func TestGuest(t *testing.T) {
 	}
 }
 
+// TestHint: who is told that there is no module is told how to make one.
+func TestHint(t *testing.T) {
+	const source = "package main\n\nimport _ \"weir.dev/weir/sdk/go\"\n\nfunc main() {}\n"
+	tests := []struct {
+		name, mod, source string
+		want              bool
+	}{
+		{"no go.mod", "", source, true},
+		{"not required", "module guest\n\ngo 1.24\n", source, true},
+		{"a fault of its own", "module guest\n\ngo 1.24\n", "package main\n\nfunc main() { x }\n", false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if tc.mod != "" {
+				write(t, dir, "go.mod", tc.mod)
+			}
+			write(t, dir, "main.go", tc.source)
+			err := build.Guest(t.Context(), build.Config{Dir: dir, Output: filepath.Join(dir, "guest.wasm")})
+			if err == nil || strings.Contains(err.Error(), "go mod edit -require=weir.dev/weir@v0.0.0 -replace=weir.dev/weir=") != tc.want {
+				t.Errorf("got %v, want a hint: %v", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestGuestWithout(t *testing.T) {
 	tests := []struct {
 		name    string

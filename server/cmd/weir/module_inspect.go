@@ -27,7 +27,7 @@ in it is built first.`,
 			}
 			description, err := describe(command.Context(), wasm, limitFlags{})
 			if err != nil {
-				return err
+				return fmt.Errorf("%s: %w", args[0], err)
 			}
 			description.File = args[0]
 			return description.write(command.OutOrStdout(), format)
