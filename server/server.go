@@ -313,7 +313,10 @@ func (s *Server) URL() string { return "https://" + s.listener.Addr().String() }
 func (s *Server) Kubeconfig() string { return filepath.Join(s.config.DataDir, "admin.kubeconfig") }
 
 // Ready returns nil when /readyz does.
-func (s *Server) Ready() error { return errors.Join(s.starting.check(nil), s.stopping.check(nil)) }
+func (s *Server) Ready() error {
+	ctx := context.Background() // a gate does not wait
+	return errors.Join(s.starting.check(ctx), s.stopping.check(ctx))
+}
 
 // Run serves until ctx is done, then drains: readiness goes first, watches end cleanly,
 // requests under way are finished, storage is closed. Its error is nil after a clean drain.

@@ -344,12 +344,13 @@ func manyDuplicatePaths(n int) []string {
 func TestIngestDeepDuplicatesAreCheap(t *testing.T) {
 	depth := MaxDepth - 1
 	raw := strings.Repeat(`{"aaaaaaaa":`, depth) + "[" + strings.Repeat(`{"x":1,"x":1},`, 100000) + "0]" + strings.Repeat("}", depth)
-	_, duplicates, err := Ingest([]byte(raw), IngestOptions{})
+	_, _, err := Ingest([]byte(raw), IngestOptions{})
 	if err == nil {
 		t.Fatal("the text is too deep by one")
 	}
 	raw = raw[len(`{"aaaaaaaa":`) : len(raw)-1]
-	if _, duplicates, err = Ingest([]byte(raw), IngestOptions{}); err != nil {
+	_, duplicates, err := Ingest([]byte(raw), IngestOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	if len(duplicates) == 0 || len(duplicates) > maxDuplicates {

@@ -233,7 +233,7 @@ func TestFromValue(t *testing.T) {
 		{name: "nil", value: nil, want: `null`},
 		{name: "bools", value: []any{true, false}, want: `[true,false]`},
 		{name: "integers", value: []any{int(1), int8(-2), int16(3), int32(4), int64(math.MaxInt64), uint(5), uint8(6), uint16(7), uint32(8), uint64(math.MaxUint64)}, want: `[1,-2,3,4,9223372036854775807,5,6,7,8,18446744073709551615]`},
-		{name: "floats", value: []any{1.0, 0.5, 1e20, 1e21, 1e-6, 1e-7, -0.0, 123456789.0, float32(0.1), math.MaxFloat64}, want: `[1,0.5,100000000000000000000,1e+21,0.000001,1e-7,0,123456789,0.1,1.7976931348623157e+308]`},
+		{name: "floats", value: []any{1.0, 0.5, 1e20, 1e21, 1e-6, 1e-7, math.Copysign(0, -1), 123456789.0, float32(0.1), math.MaxFloat64}, want: `[1,0.5,100000000000000000000,1e+21,0.000001,1e-7,-0,123456789,0.1,1.7976931348623157e+308]`},
 		{name: "numbers", value: []any{json.Number("1.00"), json.Number("-1E5"), json.Number("")}, want: `[1.00,-1E5,0]`},
 		{name: "strings", value: "<a&b>\"\\\n\x01\u2028é", want: "\"<a&b>\\\"\\\\\\n\\u0001\u2028é\""},
 		{name: "maps", value: map[string]any{"b": map[string]string{"d": "1", "c": "2"}, "a": []string{"x"}, "\"": 1, "#": 2}, want: `{"\"":1,"#":2,"a":["x"],"b":{"c":"2","d":"1"}}`},

@@ -195,7 +195,7 @@ func TestChainDecides(t *testing.T) {
 func TestAuditIDOfTheClient(t *testing.T) {
 	var seen string
 	chain := testChain(t, func(_ http.ResponseWriter, r *http.Request) {
-		seen = string(audit.GetAuditIDTruncated(r.Context()))
+		seen = audit.GetAuditIDTruncated(r.Context())
 	}, nil)
 	response := do(t, chain, "alice", "GET", "/api", "Audit-Id", "mine")
 	if seen != "mine" || response.Header.Get("Audit-Id") != "mine" {

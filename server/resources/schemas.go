@@ -162,9 +162,8 @@ func modelPackage(name string) (string, error) {
 // schemas is understood too.
 func indexSchemas(data []byte) (map[string]json.RawMessage, error) {
 	index := map[string]json.RawMessage{}
-	lines, ok := bytes.CutPrefix(data, []byte("{\n\""))
-	if ok {
-		lines = data[2:]
+	if bytes.HasPrefix(data, []byte("{\n\"")) {
+		lines := data[2:]
 		for len(lines) > 0 {
 			line, rest, _ := bytes.Cut(lines, []byte{'\n'})
 			lines = rest

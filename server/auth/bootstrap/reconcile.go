@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"weir.dev/weir/abi/document"
@@ -123,7 +122,7 @@ func (c *Config) complete(ctx context.Context, storage Storage, wanted *document
 	next, err := merge(have, wanted)
 	switch {
 	case errors.Is(err, errOtherRole):
-		uid := types.UID(rest.MetaOf(have).UID())
+		uid := rest.MetaOf(have).UID()
 		_, _, err := storage.Delete(ctx, m.Name(), nil, &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err

@@ -49,7 +49,7 @@ func run(ctx context.Context, out string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(work)
+	defer func() { _ = os.RemoveAll(work) }()
 
 	dump, err := definitions(ctx, root, work)
 	if err != nil {

@@ -20,7 +20,7 @@ func probeDatabase(path string) error {
 	if err != nil {
 		return fmt.Errorf("lock: %w", err)
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrLocked

@@ -43,7 +43,7 @@ type everything struct {
 	Raw     json.RawMessage   `json:"raw,omitempty"`
 	Time    time.Time         `json:"time,omitzero"`
 	Ignored string            `json:"-"`
-	hidden  string
+	hidden  string            //nolint:unused // that it is left alone is the test
 	NoTag   string
 }
 
