@@ -23,7 +23,7 @@ demo: ## show the main job from end to end; ends by itself
 build: ## build bin/weir
 	$(GO) build -o bin/weir ./server/cmd/weir
 
-test: vet ## vet and test everything, and what is concurrent with the race detector
+test: ## test everything, and what is concurrent with the race detector
 	$(GO) test ./...
 	$(GO) test -race $(RACE)
 
@@ -33,7 +33,7 @@ race: ## only the race detector's part of test
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...
 
-check: generate tidy format lint test clean-status ## all that a change must pass; leaves git status clean
+check: generate tidy format vet lint test clean-status ## all that a change must pass; leaves git status clean
 
 generate: ## make generated files again
 	$(GO) generate ./...
