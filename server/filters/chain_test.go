@@ -222,7 +222,7 @@ func TestPanic(t *testing.T) {
 		t.Errorf("log %q", log.String())
 	}
 	defer func() {
-		if cause := recover(); cause != http.ErrAbortHandler { //nolint:errorlint // a panic value
+		if cause := recover(); cause != http.ErrAbortHandler {
 			t.Errorf("recovered %v, want ErrAbortHandler", cause)
 		}
 	}()
