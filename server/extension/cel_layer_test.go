@@ -126,6 +126,10 @@ func TestCELMutationErrors(t *testing.T) {
 	}{
 		{"rule", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{ApplyConfiguration: "Object{x: object.absent.y}"}}},
 			`T.g "n" is invalid: <nil>: Invalid value: no such key: absent evaluating rule: Object{x: object.absent.y}`},
+		{"kind", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{ApplyConfiguration: "Object{kind: 'Y'}"}}},
+			`T.g "n" is invalid: <nil>: Invalid value: kind may not be changed evaluating rule: Object{kind: 'Y'}`},
+		{"name", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{JSONPatch: "[JSONPatch{op: 'remove', path: '/metadata'}]"}}},
+			`T.g "n" is invalid: <nil>: Invalid value: metadata.name may not be changed evaluating rule: [JSONPatch{op: 'remove', path: '/metadata'}]`},
 		{"patch of the whole", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{JSONPatch: "[JSONPatch{op: 'add', path: '', value: [1]}]"}}},
 			`T.g "n" is invalid: <nil>: Invalid value: json patch: the result is not an object evaluating rule: [JSONPatch{op: 'add', path: '', value: [1]}]`},
 		{"patch", v1alpha1.CELLayer{PrepareForCreate: []v1alpha1.Mutation{{JSONPatch: "[JSONPatch{op: 'remove', path: '/absent'}]"}}},

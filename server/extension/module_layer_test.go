@@ -174,7 +174,7 @@ func TestModuleLayerResults(t *testing.T) {
 		}
 	})
 	t.Run("object", func(t *testing.T) {
-		next := parse(t, `{"x":1}`)
+		next := parse(t, `{"apiVersion":"g/v1","kind":"T","metadata":{"name":"n"},"x":1}`)
 		l := extension.NewModuleLayer(&fakeGuest{ops: allOps(), result: &host.Result{Object: next}}, "")
 		if got, err := l.Default(t.Context(), obj); got != next || err != nil {
 			t.Errorf("got %v %v", got, err)
@@ -184,6 +184,21 @@ func TestModuleLayerResults(t *testing.T) {
 			t.Errorf("an equal object must be the one that was given: %v", err)
 		}
 	})
+	for field, other := range map[string]string{
+		"apiVersion":         `{"apiVersion":"g/v2","kind":"T","metadata":{"name":"n"}}`,
+		"kind":               `{"apiVersion":"g/v1","kind":"U","metadata":{"name":"n"}}`,
+		"metadata.name":      `{"apiVersion":"g/v1","kind":"T","metadata":{"name":"m"}}`,
+		"metadata.namespace": `{"apiVersion":"g/v1","kind":"T","metadata":{"name":"n","namespace":"kube-system"}}`,
+		"metadata.uid":       `{"apiVersion":"g/v1","kind":"T","metadata":{"name":"n","uid":"1"}}`,
+	} {
+		t.Run("another "+field, func(t *testing.T) {
+			l := extension.NewModuleLayer(&fakeGuest{ops: allOps(), result: &host.Result{Object: parse(t, other)}}, "")
+			_, err := l.PrepareForCreate(t.Context(), obj)
+			if class, _ := host.ClassOf(err); class != host.ClassBadOutput || err.Error() != "module[fake] hook[prepareForCreate]: bad output: "+field+" may not be changed" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
 	tests := []struct {
 		name string
 		err  *host.Error
