@@ -80,7 +80,6 @@ func New(c Config) (http.Handler, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	limitPatchCopies()
 	return newContainer(&server{Config: c}), nil
 }
 

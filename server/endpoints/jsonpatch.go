@@ -3,12 +3,9 @@ package endpoints
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kjson "sigs.k8s.io/json"
 
@@ -18,19 +15,13 @@ import (
 const (
 	// maxJSONPatchOperations is upstream's bound; more is 413.
 	maxJSONPatchOperations = 10_000
-	// maxPatchCopy bounds what copy operations may add, in bytes (CVE-2019-1002100).
-	maxPatchCopy = 3 << 20
+	// maxPatchedBytes bounds the result and what the operations copy on the way (CVE-2019-1002100).
+	maxPatchedBytes = 3 << 20
 )
-
-// limitPatchCopies sets the library's bound, which it keeps for the whole process,
-// unless that has been set already.
-func limitPatchCopies() {
-	atomic.CompareAndSwapInt64(&jsonpatch.AccumulatedCopySizeLimit, 0, maxPatchCopy)
-}
 
 // jsonPatch is an RFC 6902 patch.
 type jsonPatch struct {
-	patchOps   jsonpatch.Patch
+	operations *document.Document
 	objections []string
 }
 
@@ -60,7 +51,7 @@ func newJSONPatch(body []byte) (*jsonPatch, error) {
 	for _, e := range strictErrs {
 		p.objections = append(p.objections, "json patch "+e.Error())
 	}
-	if p.patchOps, err = jsonpatch.DecodePatch(body); err != nil {
+	if p.operations, _, err = document.Ingest(body, document.IngestOptions{}); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	for i, op := range ops {
@@ -71,7 +62,7 @@ func newJSONPatch(body []byte) (*jsonPatch, error) {
 	return p, nil
 }
 
-// checkPatchOp refuses what the library would only stumble over.
+// checkPatchOp refuses what is no operation, whatever the object is.
 func checkPatchOp(op jsonPatchOp) error {
 	switch op.Op {
 	case "add", "remove", "replace", "test":
@@ -90,24 +81,9 @@ func checkPatchOp(op jsonPatchOp) error {
 
 // patch implements patchMechanism.
 func (p *jsonPatch) patch(_ context.Context, live *document.Document) (decoded, error) {
-	raw, err := p.apply(live.Bytes())
-	if err != nil {
-		return decoded{}, newUnprocessable(err.Error())
-	}
-	doc, err := document.Parse(raw)
+	doc, err := live.ApplyPatch(p.operations, maxPatchedBytes)
 	if err != nil {
 		return decoded{}, newUnprocessable(err.Error())
 	}
 	return decoded{doc: doc, objections: p.objections}, nil
-}
-
-// apply runs the operations. The library has panicked on hostile patches before,
-// and no request may end the server.
-func (p *jsonPatch) apply(raw []byte) (out []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = errors.New("the patch cannot be applied")
-		}
-	}()
-	return p.patchOps.Apply(raw)
 }
