@@ -23,17 +23,16 @@ demo: ## show the main job from end to end; ends by itself
 build: ## build bin/weir
 	$(GO) build -o bin/weir ./server/cmd/weir
 
-test: ## test everything, and what is concurrent with the race detector
+test: ## test everything
 	$(GO) test ./...
-	$(GO) test -race $(RACE)
 
-race: ## only the race detector's part of test
+race: ## test what is concurrent with the race detector
 	$(GO) test -race $(RACE)
 
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...
 
-check: generate tidy format vet lint test clean-status ## all that a change must pass; leaves git status clean
+check: generate tidy format vet lint test race clean-status ## all that a change must pass; leaves git status clean
 
 generate: ## make generated files again
 	$(GO) generate ./...
