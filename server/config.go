@@ -50,6 +50,9 @@ type Config struct {
 	// DisableAnonymous refuses requests without credentials with 401 instead of asking RBAC about system:anonymous.
 	DisableAnonymous bool
 
+	// DisableProfiling takes /debug/pprof away from those who are authorized for it.
+	DisableProfiling bool
+
 	// ModuleDir is the directory that source.file of a Module is below. Default <DataDir>/modules.
 	ModuleDir string
 

@@ -19,6 +19,8 @@ type mux struct {
 	api   http.Handler
 	exact map[string]http.Handler
 	index []byte
+	// profiling serves the profiles of the process.
+	profiling bool
 }
 
 func newMux(api, metrics http.Handler, checks ...*health) (*mux, error) {
@@ -49,6 +51,10 @@ func (m *mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if handler, ok := m.exact[path]; ok {
 		handler.ServeHTTP(w, r)
+		return
+	}
+	if rest, ok := strings.CutPrefix(path, profilingPath); ok && m.profiling && (rest == "" || rest[0] == '/') {
+		serveProfile(w, r)
 		return
 	}
 	if path == "/" || path == "" {

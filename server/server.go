@@ -252,6 +252,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	routes.profiling = !s.config.DisableProfiling
 	metrics, err := filters.NewMetrics(s.registry)
 	if err != nil {
 		return nil, err

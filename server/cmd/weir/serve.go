@@ -14,7 +14,7 @@ import (
 // serveCommand runs the server. Flags that kube-apiserver has bear its names.
 func serveCommand() *cobra.Command {
 	config := server.Config{}
-	logLevel := "info"
+	logLevel, profiling := "info", true
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API, by default on an embedded etcd, on loopback",
@@ -29,6 +29,7 @@ are finished, then etcd is closed.`,
 				return fmt.Errorf("--log-level %q: give debug, info, warn or error", logLevel)
 			}
 			config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			config.DisableProfiling = !profiling
 			s, err := server.New(command.Context(), config)
 			if err != nil {
 				return err
@@ -58,6 +59,7 @@ are finished, then etcd is closed.`,
 	flags.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "most writes at one time; negative: no limit")
 	flags.DurationVar(&config.RequestTimeout, "request-timeout", server.DefaultRequestTimeout, "bound of a request that is not a watch")
 	flags.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, "bound of the drain at SIGTERM")
+	flags.BoolVar(&profiling, "profiling", profiling, "serve profiles of the process at /debug/pprof to those who are authorized")
 	flags.StringVar(&logLevel, "log-level", logLevel, "debug, info, warn or error")
 	return command
 }
