@@ -40,6 +40,9 @@ type Attributes struct {
 	User    user.Info
 	// UID of the request (its audit id).
 	UID string
+	// Default fills in what an object of Kind leaves out. A Mutator that makes several changes calls it after each; what
+	// it leaves in Object is defaulted anyway. It may be nil.
+	Default func(ctx context.Context, obj *document.Document) (*document.Document, error)
 }
 
 // Mutator changes Attributes.Object or refuses the request by an apierrors.APIStatus.

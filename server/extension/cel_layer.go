@@ -184,7 +184,7 @@ func (b *celBuilder) addDefault(i int, rule *v1alpha1.DefaultRule) {
 		}
 	case path[len(path)-1].index != stepMember:
 		b.issue(at, "path %q must end with the name of a field", rule.Path)
-	case (path[0].name == "status" && (len(path) == 1 || !b.status)) || (len(path) == 1 && path[0].name == "metadata"), isIdentity(path):
+	case (path[0].name == "status" && (len(path) == 1 || !b.status)) || (len(path) == 1 && path[0].name == "metadata"), rest.IsIdentity(fieldPath(path)):
 		b.issue(at, "%q may not be defaulted", rule.Path)
 	default:
 		d.parent, d.field = path[:len(path)-1], path[len(path)-1]

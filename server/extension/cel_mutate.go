@@ -9,6 +9,7 @@ import (
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
+	"weir.dev/weir/server/rest"
 )
 
 // Default implements rest.Hooks.
@@ -159,7 +160,7 @@ func (l *CELLayer) mutateOne(ctx context.Context, run policies.Run, m *mutation,
 
 // changed returns what a mutation made of old, old itself where that is equal.
 func (m *mutation) changed(old, obj *document.Document) (*document.Document, error) {
-	if field := identityChange(old, obj); field != "" {
+	if field := rest.IdentityChange(old, obj); field != "" {
 		return nil, &policies.EvalError{Text: m.text, Err: fmt.Errorf("%s may not be changed", field)}
 	}
 	return unchanged(old, obj), nil

@@ -169,7 +169,7 @@ func (l *ModuleLayer) change(ctx context.Context, op abi.Op, operation abi.Opera
 	if res.Object == nil {
 		return obj, nil
 	}
-	if field := identityChange(obj, res.Object); field != "" {
+	if field := rest.IdentityChange(obj, res.Object); field != "" {
 		return nil, &host.Error{Module: l.guest.Name(), Op: op, Class: host.ClassBadOutput, Message: "bad output: " + field + " may not be changed", Fuel: res.Fuel}
 	}
 	return unchanged(obj, res.Object), nil

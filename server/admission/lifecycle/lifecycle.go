@@ -83,7 +83,7 @@ func (l *Lifecycle) Admit(ctx context.Context, a *admission.Attributes) error {
 	if err != nil || !terminating {
 		return err
 	}
-	out := apierrors.NewForbidden(a.Resource.GroupResource(), name(a),
+	out := apierrors.NewForbidden(a.Resource.GroupResource(), admission.NameOf(a),
 		fmt.Errorf("unable to create new content in namespace %s because it is being terminated", a.Namespace))
 	out.ErrStatus.Details.Causes = append(out.ErrStatus.Details.Causes, metav1.StatusCause{
 		Type:    corev1.NamespaceTerminatingCause,
@@ -134,19 +134,4 @@ func (l *Lifecycle) readLive(namespace string) bool {
 	defer l.mu.Unlock()
 	until, ok := l.deleted[namespace]
 	return ok && !l.now().After(until)
-}
-
-// name is that of the object, or as much of it as is known.
-func name(a *admission.Attributes) string {
-	if a.Name != "" {
-		return a.Name
-	}
-	m := rest.MetaOf(a.Object)
-	switch {
-	case m.Name() != "":
-		return m.Name()
-	case m.GenerateName() != "":
-		return m.GenerateName()
-	}
-	return "Unknown"
 }
