@@ -1,0 +1,226 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/policies"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+)
+
+// evaluation is what the policies that concern one request share. What it takes to judge is made when it is first
+// needed, once. One goroutine uses it.
+type evaluation struct {
+	attributes *admission.Attributes
+	// ctx reads namespaces and params: it is that of the request.
+	ctx        context.Context //nolint:containedctx // lives as long as one call of Admit or Validate
+	namespaces rest.Getter
+	catalog    rest.Catalog
+	index      *Index
+
+	resource *rest.Resource
+	served   []string
+
+	namespace      *document.Document
+	namespaceErr   error
+	namespaceKnown bool
+
+	views  []*view
+	params []*paramSet
+	memo   policies.Memo
+	// authorizer is what expressions may ask, time the request's.
+	authorizer any
+	time       time.Time
+}
+
+// view is the request as seen in one version.
+type view struct {
+	as                target
+	object, oldObject *document.Document
+	// request is made when it is asked for.
+	request *document.Document
+	err     error
+}
+
+// versions returns those that the resource is served in.
+func (e *evaluation) versions() []string {
+	if e.served == nil {
+		e.served = []string{}
+		if r := e.resourceOf(); r != nil {
+			for _, v := range r.Versions {
+				e.served = append(e.served, v.Name)
+			}
+		}
+	}
+	return e.served
+}
+
+func (e *evaluation) resourceOf() *rest.Resource {
+	if e.resource == nil {
+		e.resource = e.catalog.Resource(e.attributes.Resource.Group, e.attributes.Resource.Resource)
+	}
+	return e.resource
+}
+
+// targetIn returns the request in another version of its resource. A subresource with a kind of its own keeps that.
+func (e *evaluation) targetIn(version string) target {
+	as := target{resource: e.attributes.Resource, kind: e.attributes.Kind}
+	as.resource.Version = version
+	if r := e.resourceOf(); r != nil && as.kind.Group == r.Group && as.kind.Kind == r.Kind {
+		as.kind.Version = version
+	}
+	return as
+}
+
+// view returns the request in the version of a target.
+func (e *evaluation) view(as target) (*view, error) {
+	for _, v := range e.views {
+		if v.as == as {
+			return v, v.err
+		}
+	}
+	a := e.attributes
+	v := &view{as: as}
+	if v.object, v.err = e.convert(a.Object, as.kind); v.err == nil {
+		v.oldObject, v.err = e.convert(a.OldObject, as.kind)
+	}
+	if v.err != nil {
+		v.err = fmt.Errorf("failed to convert object version: %w", v.err)
+	}
+	e.views = append(e.views, v)
+	return v, v.err
+}
+
+// review is what a judge or mutator is asked. Its error ends the request.
+func (e *evaluation) review(by any, seen *view, param *document.Document) (*policies.Review, error) {
+	r := &policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
+		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo}
+	mentions := func(string) bool { return true }
+	if m, ok := by.(Mentioner); ok {
+		mentions = m.Mentions
+	}
+	if mentions("request") {
+		if seen.request == nil {
+			made, err := newRequest(e.attributes, seen.as)
+			if err != nil {
+				return nil, apierrors.NewInternalError(fmt.Errorf("request for policies: %w", err))
+			}
+			seen.request = made
+		}
+		r.Request = seen.request.Root()
+	}
+	if mentions("namespaceObject") {
+		namespace, err := e.namespaceObject()
+		if err != nil {
+			return nil, err
+		}
+		r.NamespaceObject = rootOf(namespace)
+	}
+	return r, nil
+}
+
+// rootOf is the value of a document, absent for nil.
+func rootOf(d *document.Document) document.Value {
+	if d == nil {
+		return document.Value{}
+	}
+	return d.Root()
+}
+
+// bound returns the params by which a binding has a policy judge a request; ok is false where the binding does not
+// concern the request. The error says that the binding cannot be used.
+func (e *evaluation) bound(p *Policy, b *Binding) (params []*document.Document, ok bool, err error) {
+	if _, ok, err = b.Match.matches(e); err != nil || !ok {
+		return nil, false, err
+	}
+	if b.Err != nil {
+		return nil, true, b.Err
+	}
+	params, err = e.paramsFor(p.ParamKind, b.Params)
+	return params, true, err
+}
+
+// convert brings an object of the request's version to another.
+func (e *evaluation) convert(obj *document.Document, to schema.GroupVersionKind) (*document.Document, error) {
+	from := e.attributes.Kind
+	if obj == nil || from == to {
+		return obj, nil
+	}
+	r := e.resourceOf()
+	if r == nil {
+		return nil, fmt.Errorf("%s is not served", e.attributes.Resource.GroupResource())
+	}
+	return convert(e.ctx, r, obj, from.Version, to.Version)
+}
+
+// convert brings an object from one version of its resource to another.
+func convert(ctx context.Context, r *rest.Resource, obj *document.Document, from, to string) (*document.Document, error) {
+	var err error
+	if from != r.StorageVersion {
+		if obj, err = convertBy(ctx, r, from, obj, r.StorageVersion); err != nil {
+			return nil, err
+		}
+	}
+	if to != r.StorageVersion {
+		return convertBy(ctx, r, to, obj, to)
+	}
+	return obj, nil
+}
+
+func convertBy(ctx context.Context, r *rest.Resource, version string, obj *document.Document, to string) (*document.Document, error) {
+	v := r.Version(version)
+	if v == nil {
+		return nil, fmt.Errorf("version %s of %s is not served", version, r.GroupResource())
+	}
+	if v.Converter == nil {
+		return obj, nil
+	}
+	return v.Converter.Convert(ctx, obj, to)
+}
+
+// namespaceObject returns the namespace that the object is in, nil for what is in none. A namespace is in none.
+func (e *evaluation) namespaceObject() (*document.Document, error) {
+	if e.attributes.Namespace == "" || isNamespaces(e.attributes) {
+		return nil, nil
+	}
+	return e.readNamespace()
+}
+
+func (e *evaluation) readNamespace() (*document.Document, error) {
+	if !e.namespaceKnown {
+		e.namespaceKnown = true
+		// The most recent one: labels that have been acknowledged count.
+		e.namespace, e.namespaceErr = e.namespaces.Get(request.WithNamespace(e.ctx, ""), e.attributes.Namespace, &metav1.GetOptions{})
+	}
+	return e.namespace, e.namespaceErr
+}
+
+// namespaceLabels returns the labels that a namespace selector asks.
+func (e *evaluation) namespaceLabels() (labels.Labels, error) {
+	a := e.attributes
+	if isNamespaces(a) && a.Subresource == "" && (a.Operation == admission.Create || a.Operation == admission.Update) {
+		return labelsOf(a.Object), nil // as it will be
+	}
+	if isNamespaces(a) && a.Namespace == "" {
+		return labels.Set{}, nil // a collection of namespaces
+	}
+	ns, err := e.readNamespace()
+	if err != nil {
+		var status apierrors.APIStatus
+		if errors.As(err, &status) {
+			return nil, err
+		}
+		return nil, apierrors.NewInternalError(err)
+	}
+	return labelsOf(ns), nil
+}

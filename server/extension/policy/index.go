@@ -1,0 +1,137 @@
+package policy
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server/admission"
+)
+
+// Policy is one policy in force. It is immutable.
+type Policy struct {
+	// Kind of the object that it is from, such as ValidatingAdmissionPolicy, and its name.
+	Kind, Name string
+	// Match says which requests it concerns.
+	Match *Match
+	// FailOpen lets a request pass that the policy could not judge.
+	FailOpen bool
+	// ParamKind is what its params are; nil: it has none.
+	ParamKind *schema.GroupVersionKind
+	// Judge decides: a policies.Judge or a Mutator. It is nil where Err is not.
+	Judge any
+	// Err is why the policy cannot judge anything. Requests that it concerns get what its failure policy says.
+	Err error
+	// Reinvoke runs a mutator once more after a later one has changed the object.
+	Reinvoke bool
+	// Bindings that put it in force, in the order of their names.
+	Bindings []*Binding
+}
+
+// Binding puts a policy in force for some requests. It is immutable.
+type Binding struct {
+	Name string
+	// Match says which of the requests that concern the policy; nil: all.
+	Match *Match
+	// Params says which objects to judge by; nil: none.
+	Params *ParamRef
+	// Deny, Warn and Audit are what follows from a failed validation.
+	Deny, Warn, Audit bool
+	// Err is why the binding cannot be used.
+	Err error
+}
+
+// ParamRef names params, by name or by labels.
+type ParamRef struct {
+	Name      string
+	Namespace string
+	Selector  labels.Selector
+	// DenyMissing refuses the request, as the failure policy says, when there is no such param; otherwise the binding
+	// then does nothing.
+	DenyMissing bool
+}
+
+// NewSelector returns the selector of a ParamRef.
+func NewSelector(from *metav1.LabelSelector) (labels.Selector, error) {
+	return metav1.LabelSelectorAsSelector(from)
+}
+
+// Index finds the policies that may concern a request. It is immutable to those who use it.
+type Index struct {
+	validating, mutating []*Policy // in the order of their names
+	// found remembers what concerns a kind of request. There are as many keys as resources and verbs are served.
+	found sync.Map // indexKey to *candidates
+	// kinds remembers where the kinds of params are served.
+	kinds sync.Map // schema.GroupVersionKind to kindEntry
+}
+
+// indexKey is what the rules of policies look at first.
+type indexKey struct {
+	group, resource, subresource string
+	operation                    admission.Operation
+}
+
+type candidates struct{ validating, mutating []*Policy }
+
+// NewIndex returns the index of policies. Those without a binding are not in force.
+func NewIndex(policies []*Policy) *Index {
+	x := &Index{}
+	for _, p := range policies {
+		if len(p.Bindings) == 0 {
+			continue
+		}
+		if _, ok := p.Judge.(Mutator); ok || p.Kind == "MutatingAdmissionPolicy" {
+			x.mutating = append(x.mutating, p)
+		} else {
+			x.validating = append(x.validating, p)
+		}
+	}
+	byName := func(a, b *Policy) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind)) }
+	slices.SortFunc(x.validating, byName)
+	slices.SortFunc(x.mutating, byName)
+	return x
+}
+
+// none is what concerns a request that no policy may concern.
+var none = &candidates{}
+
+// candidates returns the policies that may concern a request. A nil Index has none.
+func (x *Index) candidates(a *admission.Attributes) *candidates {
+	if x == nil || len(x.validating)+len(x.mutating) == 0 || isExempt(a) {
+		return none
+	}
+	key := indexKey{group: a.Resource.Group, resource: a.Resource.Resource, subresource: a.Subresource, operation: a.Operation}
+	if c, ok := x.found.Load(key); ok {
+		return c.(*candidates)
+	}
+	c := &candidates{validating: concerned(x.validating, key), mutating: concerned(x.mutating, key)}
+	x.found.Store(key, c)
+	return c
+}
+
+func concerned(policies []*Policy, key indexKey) []*Policy {
+	var list []*Policy
+	for _, p := range policies {
+		if p.Match.concerns(key) && slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.Match.concerns(key) }) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// isExempt reports whether no policy is asked: a policy must not lock out its own repair, and reviews are questions.
+func isExempt(a *admission.Attributes) bool {
+	switch a.Resource.Group {
+	case "admissionregistration.k8s.io", "weir.dev":
+		return true
+	case "authentication.k8s.io":
+		return a.Resource.Resource == "tokenreviews" || a.Resource.Resource == "selfsubjectreviews"
+	case "authorization.k8s.io":
+		return true // its resources are reviews
+	}
+	return false
+}

@@ -1,0 +1,230 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server/admission"
+)
+
+// Match says which requests a policy or a binding concerns, as MatchResources of admissionregistration.k8s.io/v1
+// says it. It is immutable; nil concerns every request.
+type Match struct {
+	// namespaces and objects are nil where they select everything.
+	namespaces, objects labels.Selector
+	rules, excluded     []rule
+	// exact: only the version that the request names counts, not an equivalent one.
+	exact bool
+}
+
+// rule is one of resourceRules or excludeResourceRules.
+type rule struct {
+	operations       []admission.Operation // nil: all
+	groups, versions []string              // nil: all
+	resources        []resourcePattern
+	scope            admissionregistrationv1.ScopeType // "*": all
+	names            []string                          // nil: all
+}
+
+// resourcePattern is one of a rule's resources: pods, pods/status, */scale, *, */*.
+type resourcePattern struct {
+	resource, subresource string
+}
+
+const all = "*"
+
+// NewMatch returns the Match of a policy's matchConstraints or a binding's matchResources; nil gives nil.
+func NewMatch(from *admissionregistrationv1.MatchResources) (*Match, error) {
+	if from == nil {
+		return nil, nil
+	}
+	m := &Match{exact: from.MatchPolicy != nil && *from.MatchPolicy == admissionregistrationv1.Exact}
+	var err error
+	if m.namespaces, err = newSelector(from.NamespaceSelector); err != nil {
+		return nil, fmt.Errorf("namespaceSelector: %w", err)
+	}
+	if m.objects, err = newSelector(from.ObjectSelector); err != nil {
+		return nil, fmt.Errorf("objectSelector: %w", err)
+	}
+	m.rules = newRules(from.ResourceRules)
+	m.excluded = newRules(from.ExcludeResourceRules)
+	return m, nil
+}
+
+// newSelector returns nil for a selector that selects everything.
+func newSelector(from *metav1.LabelSelector) (labels.Selector, error) {
+	if from == nil {
+		return nil, nil
+	}
+	s, err := metav1.LabelSelectorAsSelector(from)
+	if err != nil || s.Empty() {
+		return nil, err
+	}
+	return s, nil
+}
+
+func newRules(from []admissionregistrationv1.NamedRuleWithOperations) []rule {
+	rules := make([]rule, 0, len(from))
+	for i := range from {
+		r := &from[i]
+		out := rule{groups: unlessAll(r.APIGroups), versions: unlessAll(r.APIVersions), scope: admissionregistrationv1.AllScopes,
+			names: slices.Clone(r.ResourceNames)}
+		if r.Scope != nil {
+			out.scope = *r.Scope
+		}
+		if !slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
+			out.operations = make([]admission.Operation, 0, len(r.Operations))
+			for _, op := range r.Operations {
+				out.operations = append(out.operations, admission.Operation(op))
+			}
+		}
+		for _, text := range r.Resources {
+			resource, subresource, _ := strings.Cut(text, "/")
+			out.resources = append(out.resources, resourcePattern{resource: resource, subresource: subresource})
+		}
+		rules = append(rules, out)
+	}
+	return rules
+}
+
+// unlessAll returns a copy of list, nil where it has the wildcard.
+func unlessAll(list []string) []string {
+	if slices.Contains(list, all) {
+		return nil
+	}
+	return append([]string{}, list...)
+}
+
+// concerns reports whether a rule may select a request of that kind, whatever its version, namespace and name. It is what the index asks.
+func (m *Match) concerns(k indexKey) bool {
+	if m == nil || len(m.rules) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(m.rules, func(r rule) bool {
+		return r.selectsOperation(k.operation) && r.selectsResource(k.group, k.resource, k.subresource)
+	})
+}
+
+func (r *rule) selectsOperation(op admission.Operation) bool {
+	return r.operations == nil || slices.Contains(r.operations, op)
+}
+
+func (r *rule) selectsResource(group, resource, subresource string) bool {
+	if r.groups != nil && !slices.Contains(r.groups, group) {
+		return false
+	}
+	for _, p := range r.resources {
+		if (p.resource == all || p.resource == resource) && (p.subresource == all || p.subresource == subresource) {
+			return true
+		}
+	}
+	return false
+}
+
+// selects reports whether the rule selects the request as one of a version.
+func (r *rule) selects(e *evaluation, version string) bool {
+	a := e.attributes
+	return r.selectsOperation(a.Operation) &&
+		(r.versions == nil || slices.Contains(r.versions, version)) &&
+		r.selectsResource(a.Resource.Group, a.Resource.Resource, a.Subresource) &&
+		r.selectsScope(a) &&
+		(len(r.names) == 0 || slices.Contains(r.names, a.Name))
+}
+
+// selectsScope looks at where the object is. A namespace is in the cluster, though its requests name a namespace: itself.
+func (r *rule) selectsScope(a *admission.Attributes) bool {
+	inNamespace := a.Namespace != "" && !isNamespaces(a)
+	switch r.scope {
+	case admissionregistrationv1.NamespacedScope:
+		return inNamespace
+	case admissionregistrationv1.ClusterScope:
+		return !inNamespace
+	default:
+		return true
+	}
+}
+
+func isNamespaces(a *admission.Attributes) bool {
+	return a.Resource.Group == "" && a.Resource.Resource == "namespaces"
+}
+
+// target is the version in which a policy sees a request: that of the request, or an equivalent one that a
+// rule names.
+type target struct {
+	resource schema.GroupVersionResource
+	kind     schema.GroupVersionKind
+}
+
+// matches reports whether the request is concerned, and in which version.
+func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
+	asked := target{resource: e.attributes.Resource, kind: e.attributes.Kind}
+	if m == nil {
+		return asked, true, nil
+	}
+	// An error is told only of a policy that concerns the request by all else.
+	inNamespace, namespaceErr := m.matchesNamespace(e)
+	if !inNamespace && namespaceErr == nil {
+		return target{}, false, nil
+	}
+	if !m.matchesObject(e) {
+		return target{}, false, nil
+	}
+	if _, excluded := m.rulesMatch(e, m.excluded); excluded {
+		return target{}, false, nil
+	}
+	as = asked
+	if len(m.rules) > 0 {
+		if as, ok = m.rulesMatch(e, m.rules); !ok {
+			return target{}, false, nil
+		}
+	}
+	return as, namespaceErr == nil, namespaceErr
+}
+
+func (m *Match) rulesMatch(e *evaluation, rules []rule) (as target, ok bool) {
+	version := e.attributes.Resource.Version
+	for i := range rules {
+		if rules[i].selects(e, version) {
+			return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true
+		}
+	}
+	if m.exact || len(rules) == 0 {
+		return target{}, false
+	}
+	for i := range rules {
+		for _, other := range e.versions() {
+			if other != version && rules[i].selects(e, other) {
+				return e.targetIn(other), true
+			}
+		}
+	}
+	return target{}, false
+}
+
+// matchesNamespace asks the labels of the namespace that the object is in, or is. What is in no namespace is never exempt.
+func (m *Match) matchesNamespace(e *evaluation) (bool, error) {
+	if m.namespaces == nil || e.attributes.Namespace == "" && !isNamespaces(e.attributes) {
+		return true, nil
+	}
+	set, err := e.namespaceLabels()
+	if err != nil {
+		return false, err
+	}
+	return m.namespaces.Matches(set), nil
+}
+
+// matchesObject asks the labels of the object, or of what it was.
+func (m *Match) matchesObject(e *evaluation) bool {
+	if m.objects == nil {
+		return true
+	}
+	a := e.attributes
+	return a.Object != nil && m.objects.Matches(labelsOf(a.Object)) ||
+		a.OldObject != nil && m.objects.Matches(labelsOf(a.OldObject))
+}

@@ -1,0 +1,61 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Outcomes of one judgement, for metrics.
+const (
+	outcomeAllow   = "allow"
+	outcomeDeny    = "deny"
+	outcomeError   = "error"
+	outcomeIgnored = "ignored_error"
+	outcomeMutate  = "mutate"
+)
+
+// Metrics are the collectors of all policies of a server.
+type Metrics struct {
+	checks   *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+}
+
+// NewMetrics makes the collectors and registers them.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_policy_checks_total",
+			Help: "Judgements of admission policies, by policy, binding and outcome: allow, deny, mutate, error (the failure policy refused), ignored_error (it let pass)."},
+			[]string{"kind", "policy", "binding", "outcome"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_admission_policy_check_duration_seconds",
+			Help:    "How long the judgements of admission policies took.",
+			Buckets: []float64{0.000005, 0.00002, 0.0001, 0.0005, 0.002, 0.01, 0.05, 0.25, 1}},
+			[]string{"kind"}),
+	}
+	for _, c := range []prometheus.Collector{m.checks, m.duration} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// observe counts a judgement. Nil counts nothing.
+func (m *Metrics) observe(p *Policy, b *Binding, outcome string, started time.Time) {
+	if m == nil {
+		return
+	}
+	binding := ""
+	if b != nil {
+		binding = b.Name
+	}
+	m.checks.WithLabelValues(p.Kind, p.Name, binding, outcome).Inc()
+	m.duration.WithLabelValues(p.Kind).Observe(time.Since(started).Seconds())
+}
+
+// Forget drops the series of a policy that is gone.
+func (m *Metrics) Forget(kind, policy string) {
+	if m != nil {
+		m.checks.DeletePartialMatch(prometheus.Labels{"kind": kind, "policy": policy})
+	}
+}

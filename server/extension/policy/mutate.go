@@ -1,0 +1,248 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/warning"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/rest"
+)
+
+// Admit implements admission.Mutator. Mutating policies run in the order of their names, each on what the ones before
+// made; those that ask for it run once more when a later one has changed the object.
+func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
+	if a.Operation == admission.Delete || a.Object == nil {
+		return nil
+	}
+	found, e := x.begin(ctx, a)
+	if len(found.mutating) == 0 {
+		return nil
+	}
+	m := mutation{evaluation: e, metrics: x.metrics}
+	for _, p := range found.mutating {
+		if err := m.policy(p); err != nil {
+			return err
+		}
+	}
+	m.again = true
+	for i, n := 0, len(m.runs); i < n; i++ {
+		r := m.runs[i]
+		if !r.policy.Reinvoke || m.changedAt <= r.at {
+			continue
+		}
+		if err := m.run(r); err != nil {
+			return err
+		}
+	}
+	m.warnOverlaps()
+	if len(m.denials) > 0 {
+		return deny(a, m.denials)
+	}
+	return nil
+}
+
+// mutation is what the mutating policies do to one request.
+type mutation struct {
+	*evaluation
+	metrics *Metrics
+	denials []denial
+	// runs are the judgements that were made, in their order.
+	runs []mutatorRun
+	// step counts them; changedAt is the last that changed the object.
+	step, changedAt int
+	again           bool
+	// ledger has the paths that each policy has written.
+	ledger ledger
+}
+
+// mutatorRun is one judgement by a mutating policy.
+type mutatorRun struct {
+	policy  *Policy
+	binding *Binding
+	as      target
+	param   *document.Document
+	at      int
+}
+
+// policy runs a policy by all its bindings.
+func (m *mutation) policy(p *Policy) error {
+	as, ok, err := p.Match.matches(m.evaluation)
+	switch {
+	case err != nil:
+		m.misconfigured(p, nil, err)
+		return nil
+	case !ok:
+		return nil
+	case p.Err != nil:
+		m.misconfigured(p, nil, p.Err)
+		return nil
+	}
+	for _, b := range p.Bindings {
+		params, ok, err := m.bound(p, b)
+		switch {
+		case err != nil:
+			m.misconfigured(p, b, err)
+			continue
+		case !ok:
+			continue
+		}
+		for _, param := range params {
+			if err := m.run(mutatorRun{policy: p, binding: b, as: as, param: param}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// run lets one policy change the object.
+func (m *mutation) run(r mutatorRun) error {
+	started := time.Now()
+	p, b := r.policy, r.binding
+	mutator, ok := p.Judge.(Mutator)
+	if !ok {
+		m.misconfigured(p, b, errors.New("it has nothing to mutate by"))
+		return nil
+	}
+	seen, err := m.view(r.as)
+	if err != nil {
+		m.misconfigured(p, b, err)
+		return nil
+	}
+	review, err := m.review(mutator, seen, r.param)
+	if err != nil {
+		return err
+	}
+	holds, err := mutator.Holds(m.ctx, review)
+	if err != nil {
+		return m.failed(p, b, err, started)
+	}
+	if !holds {
+		return nil
+	}
+	m.step++
+	r.at = m.step
+	if !m.again {
+		m.runs = append(m.runs, r)
+	}
+	changed, err := mutator.Mutate(m.ctx, seen.object, review, changer{evaluation: m.evaluation, as: r.as})
+	if err != nil {
+		return m.failed(p, b, err, started)
+	}
+	if changed == seen.object || changed.Equal(seen.object) {
+		m.metrics.observe(p, b, outcomeAllow, started)
+		return nil
+	}
+	if field := rest.IdentityChange(seen.object, changed); field != "" {
+		return m.failed(p, b, fmt.Errorf("%s may not be changed", field), started)
+	}
+	back, err := m.convertBack(changed, r.as)
+	if err != nil {
+		return m.failed(p, b, err, started)
+	}
+	m.ledger.note(p, m.attributes.Object, back)
+	m.attributes.Object = back
+	m.views = nil // they are of what was before
+	m.changedAt = m.step
+	m.metrics.observe(p, b, outcomeMutate, started)
+	return nil
+}
+
+// convertBack brings what a policy made to the version of the request.
+func (m *mutation) convertBack(obj *document.Document, as target) (*document.Document, error) {
+	want := m.attributes.Kind
+	if as.kind == want {
+		return obj, nil
+	}
+	return convert(m.ctx, m.resourceOf(), obj, as.kind.Version, want.Version)
+}
+
+// failed does what the failure policy says.
+func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) error {
+	if m.ctx.Err() != nil {
+		return timeout(m.ctx)
+	}
+	if p.FailOpen {
+		m.metrics.observe(p, b, outcomeIgnored, started)
+		return nil
+	}
+	m.metrics.observe(p, b, outcomeError, started)
+	m.denials = append(m.denials, denial{policy: p, binding: b, message: err.Error(), reason: metav1.StatusReasonInvalid})
+	return nil
+}
+
+// misconfigured denies, as the failure policy says, by a policy or binding that cannot be used.
+func (m *mutation) misconfigured(p *Policy, b *Binding, err error) {
+	if p.FailOpen {
+		m.metrics.observe(p, b, outcomeIgnored, time.Now())
+		return
+	}
+	m.metrics.observe(p, b, outcomeError, time.Now())
+	m.denials = append(m.denials, misconfiguration(p, b, err))
+}
+
+// warnOverlaps tells the client which policies wrote the same fields: the order of their names decided.
+func (m *mutation) warnOverlaps() {
+	for _, o := range m.ledger.overlaps() {
+		warning.AddWarning(m.ctx, "", fmt.Sprintf("mutating policies %s both set %s; the value of the last one stays",
+			strings.Join(o.policies, " and "), o.path))
+	}
+}
+
+// changer is the Changer of a request in the version of a target.
+type changer struct {
+	*evaluation
+	as target
+}
+
+var _ Changer = changer{}
+
+// Merge implements Changer.
+func (c changer) Merge(ctx context.Context, obj, configuration *document.Document) (*document.Document, error) {
+	r := c.resourceOf()
+	if r == nil {
+		return nil, fmt.Errorf("%s is not served", c.attributes.Resource.GroupResource())
+	}
+	v := r.Version(c.as.resource.Version)
+	if v == nil {
+		return nil, fmt.Errorf("version %s of %s is not served", c.as.resource.Version, r.GroupResource())
+	}
+	fields := v.Fields
+	if name := c.attributes.Subresource; name != "" {
+		if sub := v.Subresources[name]; sub != nil && sub.Kind != "" && sub.Kind != r.Kind {
+			fields = sub.Fields
+		}
+	}
+	merger, ok := fields.(rest.Merger)
+	if !ok {
+		return nil, fmt.Errorf("the fields of %s are not known, so that no configuration can be merged; a JSONPatch can", c.as.kind.Kind)
+	}
+	return merger.Merge(ctx, obj, configuration)
+}
+
+// Default implements Changer.
+func (c changer) Default(ctx context.Context, obj *document.Document) (*document.Document, error) {
+	a := c.attributes
+	if a.Default == nil {
+		return obj, nil
+	}
+	if c.as.kind == a.Kind {
+		return a.Default(ctx, obj)
+	}
+	r := c.resourceOf()
+	asked, err := convert(ctx, r, obj, c.as.kind.Version, a.Kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	if asked, err = a.Default(ctx, asked); err != nil {
+		return nil, err
+	}
+	return convert(ctx, r, asked, a.Kind.Version, c.as.kind.Version)
+}
