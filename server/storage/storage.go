@@ -65,6 +65,11 @@ type DeleteOptions struct {
 	Validate func(ctx context.Context, current Row) error
 	// Cached as in UpdateOptions.
 	Cached Row
+	// Unreadable deletes an object that cannot be read, and only such: ErrCodeInvalidObj
+	// for one that can. The rows that Validate and the caller get then have no Value, and
+	// only the precondition on the resourceVersion can be checked; one on the uid fails.
+	// A watch that meets the deletion ends with ErrCodeCorruptObj.
+	Unreadable bool
 }
 
 // Preconditions must hold for the live object when it is written.

@@ -14,6 +14,9 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 	if err := s.checkKey(key, false); err != nil {
 		return storage.Row{}, err
 	}
+	if opts.Unreadable {
+		return s.deleteUnreadable(ctx, key, opts)
+	}
 	st, fresh, err := s.start(ctx, key, opts.Cached, false)
 	if err != nil {
 		return storage.Row{}, err
@@ -27,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 		}
 		resp, err := s.remove(ctx, key, int64(st.row.ResourceVersion))
 		if err != nil {
-			return storage.Row{}, s.fail(key, err)
+			return storage.Row{}, s.failWrite(key, err)
 		}
 		if resp.Succeeded {
 			return s.row(key, st.data, uint64(resp.Header.Revision))
@@ -39,8 +42,45 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 	}
 }
 
+// deleteUnreadable deletes a row that cannot be read.
+func (s *Store) deleteUnreadable(ctx context.Context, key string, opts storage.DeleteOptions) (storage.Row, error) {
+	kv, err := s.fetch(ctx, key)
+	if err != nil {
+		return storage.Row{}, err
+	}
+	for {
+		if kv == nil {
+			return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyNotFound, Key: key, Message: "key not found"}
+		}
+		_, err := s.state(ctx, key, kv, false)
+		switch {
+		case err == nil:
+			return storage.Row{}, &storage.Error{Code: storage.ErrCodeInvalidObj, Key: key,
+				Message: "object can be read: it is not deleted as one that cannot"}
+		case storage.CodeOf(err) != storage.ErrCodeCorruptObj || ctx.Err() != nil:
+			return storage.Row{}, err
+		}
+		row := storage.Row{Key: key, ResourceVersion: uint64(kv.ModRevision)}
+		if err := deletable(ctx, key, row, opts); err != nil {
+			return storage.Row{}, err
+		}
+		resp, err := s.remove(ctx, key, kv.ModRevision)
+		if err != nil {
+			return storage.Row{}, s.failWrite(key, err)
+		}
+		if resp.Succeeded {
+			row.ResourceVersion = uint64(resp.Header.Revision)
+			return row, nil
+		}
+		kv = first(resp.Responses[0].GetResponseRange().Kvs)
+	}
+}
+
 // remove deletes a row when its mod revision is still rev, in one transaction; otherwise it reads it.
 func (s *Store) remove(ctx context.Context, key string, rev int64) (*clientv3.TxnResponse, error) {
+	if s.health.Down() != nil {
+		return nil, errDown
+	}
 	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // Upstream's keepalive and dial times.
@@ -19,6 +21,13 @@ const (
 	keepaliveTime    = 30 * time.Second
 	keepaliveTimeout = 10 * time.Second
 	dialTimeout      = 20 * time.Second
+)
+
+// Pauses between attempts to connect, and how long one may take.
+const (
+	redialFirst   = 100 * time.Millisecond
+	redialLast    = time.Second
+	redialTimeout = 5 * time.Second
 )
 
 // DialConfig says how to reach an etcd elsewhere.
@@ -78,6 +87,11 @@ func Dial(cfg DialConfig) (*clientv3.Client, error) {
 		MaxCallSendMsgSize:   limit + requestOverhead,
 		MaxCallRecvMsgSize:   math.MaxInt32,
 		Logger:               newZap(cfg.Logger),
+		// gRPC's own pauses grow to two minutes, for which an etcd that is back would not be noticed.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialLast},
+			MinConnectTimeout: redialTimeout,
+		})},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: dial: %w", err)

@@ -30,11 +30,40 @@ const (
 
 // fail returns an error of the etcd client as an error of the storage.
 func (s *Store) fail(key string, err error) error {
+	if failure := s.health.failure(key, err, false); failure != nil {
+		return failure
+	}
 	code := classify(err)
 	if code == 0 {
 		return fmt.Errorf("key %q: etcd: %w", key, err)
 	}
 	return &storage.Error{Code: code, Key: key, Message: "etcd: " + err.Error(), Err: err}
+}
+
+// failWrite is fail for a write, which may have happened although it failed.
+func (s *Store) failWrite(key string, err error) error {
+	if failure := s.health.failure(key, err, true); failure != nil {
+		return failure
+	}
+	if classify(err) == storage.ErrCodeUnreachable && !unsent(err) {
+		return &storage.Error{Code: storage.ErrCodeTimeout, Key: key, Err: err,
+			Message: "etcd: " + err.Error() + "; the write may have happened"}
+	}
+	return s.fail(key, err)
+}
+
+// unsent reports whether a request certainly did not reach etcd, or was refused by it. The texts are those by which
+// etcd's client itself decides whether it may send a write again, and gRPC's when it has no connection.
+func unsent(err error) bool {
+	if errors.Is(err, clientv3.ErrNoAvailableEndpoints) || errors.Is(err, rpctypes.ErrTooManyRequests) || errors.Is(err, rpctypes.ErrNoLeader) {
+		return true
+	}
+	for _, text := range []string{"there is no address available", "there is no connection available", "connection error: desc", raft.ErrStopped.Error()} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 // classify returns the code of an error of the etcd client, 0 where there is none:
@@ -97,6 +126,12 @@ func tooLargeRevision(want, current uint64) error {
 		ResourceVersion: current,
 		Message:         fmt.Sprintf("Too large resource version: %d, current: %d", want, current),
 	}
+}
+
+// deletedUnreadable ends a watch that cannot show what was deleted, with upstream's words.
+func deletedUnreadable(key string, rv uint64, err error) error {
+	return &storage.Error{Code: storage.ErrCodeCorruptObj, Key: key, ResourceVersion: rv, Err: err,
+		Message: "saw a DELETED event, but object data is corrupt - " + err.Error()}
 }
 
 // corrupt returns the error about a row that cannot be read.

@@ -28,6 +28,8 @@ type LeasesConfig struct {
 	Reuse time.Duration
 	// MaxObjects is how many rows share one lease; 0 means DefaultLeaseMaxObjects.
 	MaxObjects int64
+	// Metrics is told how many rows a lease got; may be nil.
+	Metrics *Metrics
 	// Clock is for tests; nil means the real one.
 	Clock clock.PassiveClock
 }
@@ -50,6 +52,7 @@ type Leases struct {
 	reuse      time.Duration
 	maxObjects int64
 	clock      clock.PassiveClock
+	metrics    *Metrics
 
 	mu      sync.Mutex
 	id      clientv3.LeaseID // guarded by mu
@@ -62,7 +65,7 @@ func NewLeases(cfg LeasesConfig) (*Leases, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	l := &Leases{client: cfg.Client, reuse: cfg.Reuse, maxObjects: cfg.MaxObjects, clock: cfg.Clock}
+	l := &Leases{client: cfg.Client, reuse: cfg.Reuse, maxObjects: cfg.MaxObjects, clock: cfg.Clock, metrics: cfg.Metrics}
 	if l.reuse == 0 {
 		l.reuse = DefaultLeaseReuse
 	}
@@ -94,6 +97,9 @@ func (l *Leases) Get(ctx context.Context, ttl uint64) (clientv3.LeaseID, error) 
 	resp, err := l.client.Lease.Grant(ctx, int64((life+extra)/time.Second))
 	if err != nil {
 		return clientv3.NoLease, err
+	}
+	if l.metrics != nil && l.objects > 0 {
+		l.metrics.leased.Observe(float64(l.objects))
 	}
 	l.id, l.expires, l.objects = resp.ID, now.Add(life+extra), 1
 	return l.id, nil

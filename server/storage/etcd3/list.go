@@ -35,6 +35,7 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 	}
 	ctx, cancel := s.bound(ctx)
 	defer cancel()
+	started, fetched := time.Now(), 0
 	if !opts.Recursive {
 		return s.listOne(ctx, key, at, opts)
 	}
@@ -60,6 +61,7 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 		}
 		list.ResourceVersion = uint64(page.rev)
 		more = page.more
+		fetched += len(page.kvs)
 		if all && list.Rows == nil {
 			list.Rows = make([]storage.Row, 0, len(page.kvs))
 		}
@@ -96,6 +98,11 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 	if err := corrupt.err(); err != nil {
 		return storage.List{}, err
 	}
+	evaluated := fetched
+	if all {
+		evaluated = 0
+	}
+	s.ops.listed(started, fetched, evaluated, len(list.Rows))
 	if more {
 		if list.Continue, err = storage.NextPage(last, key, list.ResourceVersion); err != nil {
 			return storage.List{}, err

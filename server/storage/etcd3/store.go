@@ -48,6 +48,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// Leases may be shared by several Stores of one client; nil makes one with its defaults.
 	Leases *Leases
+	// Health ends requests to an etcd that does not answer; nil leaves them to their deadlines.
+	Health *Health
 	// Metrics counts the requests, under these labels; nil counts nothing.
 	Metrics         *Metrics
 	Group, Resource string
@@ -77,6 +79,7 @@ type Store struct {
 	maxBytes    int
 	timeout     time.Duration
 	leases      *Leases
+	health      *Health
 	ops         operations
 	// stream keeps the watches of this Store, but for those that asked for progress, on
 	// an etcd stream of their own.
@@ -99,9 +102,10 @@ func New(cfg Config) (*Store, error) {
 		maxBytes:    cfg.MaxObjectBytes,
 		timeout:     cfg.RequestTimeout,
 		leases:      cfg.Leases,
-		ops:         cfg.Metrics.operations(cfg.Group, cfg.Resource),
+		health:      cfg.Health,
 		stream:      metadata.Pairs("weir-resource", cfg.Resource+"."+cfg.Group),
 	}
+	s.ops.init(cfg.Metrics, cfg.Health, cfg.Group, cfg.Resource)
 	if s.prefix == "" {
 		s.prefix = DefaultPrefix
 	}
@@ -240,16 +244,16 @@ func (s *Store) checkKey(key string, recursive bool) error {
 // bound gives ctx a deadline where it has none.
 func (s *Store) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
-		return ctx, func() {}
+		return s.health.during(context.WithCancel(ctx))
 	}
-	return context.WithTimeout(ctx, s.timeout)
+	return s.health.during(context.WithTimeout(ctx, s.timeout))
 }
 
 // boundOne gives a request about one row a deadline, however long the caller would wait: an etcd that does
 // not answer is told to the client while it still listens. It does not bound what the caller computes between two
 // requests, such as what admission says.
 func (s *Store) boundOne(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, min(s.timeout, oneTimeout))
+	return s.health.during(context.WithTimeout(ctx, min(s.timeout, oneTimeout)))
 }
 
 // encode returns a served object as the codec stores it, and as it goes into etcd.
@@ -286,10 +290,12 @@ func (s *Store) state(ctx context.Context, key string, kv *mvccpb.KeyValue, igno
 	}
 	data, stale, err := s.transformer.TransformFromStorage(ctx, kv.Value, value.Key(key))
 	if err != nil {
+		s.ops.undecodable()
 		return state{}, corrupt(key, err)
 	}
 	row, err := s.row(key, data, uint64(kv.ModRevision))
 	if err != nil {
+		s.ops.undecodable()
 		return state{}, err
 	}
 	return state{row: row, data: data, stale: stale}, nil
@@ -297,15 +303,24 @@ func (s *Store) state(ctx context.Context, key string, kv *mvccpb.KeyValue, igno
 
 // current reads the row.
 func (s *Store) current(ctx context.Context, key string, ignoreNotFound bool) (state, error) {
-	bounded, cancel := s.boundOne(ctx)
+	kv, err := s.fetch(ctx, key)
+	if err != nil {
+		return state{}, err
+	}
+	return s.state(ctx, key, kv, ignoreNotFound)
+}
+
+// fetch returns what etcd has under key, nil where there is nothing.
+func (s *Store) fetch(ctx context.Context, key string) (*mvccpb.KeyValue, error) {
+	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()
-	resp, err := s.client.KV.Get(bounded, key)
+	resp, err := s.client.KV.Get(ctx, key)
 	s.ops.get.observe(started, err)
 	if err != nil {
-		return state{}, s.fail(key, err)
+		return nil, s.fail(key, err)
 	}
-	return s.state(ctx, key, first(resp.Kvs), ignoreNotFound)
+	return first(resp.Kvs), nil
 }
 
 // guess returns the state of a row that a caller believes to be current. ok is false

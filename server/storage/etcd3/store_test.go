@@ -277,7 +277,7 @@ func TestMetrics(t *testing.T) {
 			for _, l := range metric.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
 			}
-			if labels["resource"] != "configmaps" {
+			if len(labels) > 0 && labels["resource"] != "configmaps" {
 				t.Errorf("%s: labels %v", family.GetName(), labels)
 			}
 			n := metric.GetCounter().GetValue() + float64(metric.GetHistogram().GetSampleCount())

@@ -117,6 +117,9 @@ func (s *Store) reread(ctx context.Context, key string, st state, fresh *bool, i
 // put stores a row when its mod revision is still rev, in one transaction; otherwise
 // it runs the operations of orElse.
 func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, stored []byte, ttl uint64, orElse []clientv3.Op) (*clientv3.TxnResponse, error) {
+	if s.health.Down() != nil {
+		return nil, s.failWrite(key, errDown)
+	}
 	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	for retried := false; ; retried = true {
@@ -140,7 +143,7 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 		}
 		// A shared lease may have been revoked meanwhile.
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || retried {
-			return nil, s.fail(key, err)
+			return nil, s.failWrite(key, err)
 		}
 		s.leases.Forget(lease)
 	}

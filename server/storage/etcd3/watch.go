@@ -227,6 +227,7 @@ func (w *watcher) receive(ctx context.Context) error {
 		return w.fail(err)
 	}
 	if resp.IsProgressNotify() {
+		w.store.ops.bookmarked()
 		if w.progress && resp.Header.Revision > w.rev {
 			w.rev = resp.Header.Revision
 			w.out = append(w.out, storage.Event{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: uint64(w.rev)}})
@@ -259,6 +260,9 @@ func (w *watcher) add(e *clientv3.Event) error {
 	}
 	if prev != nil {
 		if before, err = w.store.state(w.ctx, key, prev, false); err != nil {
+			if e.Type == clientv3.EventTypeDelete && storage.CodeOf(err) == storage.ErrCodeCorruptObj {
+				return deletedUnreadable(key, rv, err)
+			}
 			return err
 		}
 	}

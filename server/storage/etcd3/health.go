@@ -1,0 +1,254 @@
+package etcd3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/utils/clock"
+
+	"weir.dev/weir/server/storage"
+)
+
+// Defaults of HealthConfig.
+const (
+	DefaultHealthInterval = 500 * time.Millisecond
+	DefaultHealthTimeout  = 1500 * time.Millisecond
+)
+
+const (
+	// idleLooks is at every how many looks an etcd is asked of which nobody wants anything.
+	idleLooks = 10
+	// downPause is the time between two questions to an etcd that does not answer.
+	downPause = 100 * time.Millisecond
+)
+
+// errDown is the cause with which requests end that an etcd does not answer.
+var errDown = errors.New("etcd does not answer")
+
+// HealthConfig says how an etcd is watched. Only Client is required.
+type HealthConfig struct {
+	Client *clientv3.Client
+	// Interval between looks at whether requests wait; 0 means DefaultHealthInterval.
+	Interval time.Duration
+	// Timeout is how long nothing at all may be answered before the etcd counts as down; 0 means DefaultHealthTimeout.
+	Timeout time.Duration
+	// Clock is for tests; nil means the real one.
+	Clock clock.Clock
+	// Logger is told when an etcd goes and comes; nil drops it.
+	Logger *slog.Logger
+}
+
+// Validate returns why the configuration cannot work.
+func (c HealthConfig) Validate() error {
+	if c.Client == nil {
+		return errors.New("etcd health: client missing")
+	}
+	if c.Interval < 0 || c.Timeout < 0 {
+		return errors.New("etcd health: negative duration")
+	}
+	return nil
+}
+
+// Health knows whether an etcd answers, so that requests to one that does not fail at once and
+// alike, instead of each waiting for its own deadline.
+//
+// When requests wait and none was answered since the last look, a linearizable read is tried. If it
+// fails and no other request was answered meanwhile either, the etcd is down: those that wait end, and new ones are
+// not sent, until a read succeeds. An etcd that is merely slow still answers something, so it is never
+// down. One that nobody asks is asked now and then. It is safe for concurrent use; a nil Health always is well.
+type Health struct {
+	client   *clientv3.Client
+	interval time.Duration
+	timeout  time.Duration
+	clock    clock.Clock
+	logger   *slog.Logger
+
+	waiting  atomic.Int64  // requests under way
+	answered atomic.Uint64 // requests that were answered, so far
+	phase    atomic.Pointer[phase]
+
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// phase is a time in which an etcd was up, or down.
+type phase struct {
+	// err is why it is down, nil while it is up.
+	err error
+	// over ends with the phase.
+	over context.Context //nolint:containedctx // it is what the requests of the phase hang on
+	end  context.CancelFunc
+}
+
+func newPhase(err error) *phase {
+	p := &phase{err: err}
+	p.over, p.end = context.WithCancel(context.Background())
+	return p
+}
+
+// StartHealth starts a Health, which works until Close. At first the etcd counts as up.
+func StartHealth(cfg HealthConfig) (*Health, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	h := &Health{client: cfg.Client, interval: cfg.Interval, timeout: cfg.Timeout, clock: cfg.Clock, logger: cfg.Logger}
+	if h.interval == 0 {
+		h.interval = DefaultHealthInterval
+	}
+	if h.timeout == 0 {
+		h.timeout = DefaultHealthTimeout
+	}
+	if h.clock == nil {
+		h.clock = clock.RealClock{}
+	}
+	if h.logger == nil {
+		h.logger = slog.New(slog.DiscardHandler)
+	}
+	h.phase.Store(newPhase(nil))
+	var ctx context.Context
+	ctx, h.cancel = context.WithCancel(context.Background())
+	h.done.Go(func() { h.run(ctx) })
+	return h, nil
+}
+
+// Close stops the Health and waits for it. It may be called more than once.
+func (h *Health) Close() {
+	h.cancel()
+	h.done.Wait()
+}
+
+// Down returns nil, or why the etcd counts as down.
+func (h *Health) Down() error {
+	if h == nil {
+		return nil
+	}
+	return h.phase.Load().err
+}
+
+// during ends ctx, of which cancel is the end, when the etcd goes down. The function that it returns
+// takes the place of cancel.
+func (h *Health) during(ctx context.Context, cancel context.CancelFunc) (context.Context, context.CancelFunc) {
+	if h == nil {
+		return ctx, cancel
+	}
+	p := h.phase.Load()
+	if p.err != nil {
+		cancel()
+		return ctx, cancel
+	}
+	h.waiting.Add(1)
+	detach := context.AfterFunc(p.over, cancel)
+	return ctx, func() {
+		detach()
+		cancel()
+		h.waiting.Add(-1)
+	}
+}
+
+// observe is told how a request ended.
+func (h *Health) observe(err error) {
+	if h == nil {
+		return
+	}
+	switch {
+	case err == nil:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return
+	default:
+		if code := classify(err); code == storage.ErrCodeTimeout || code == storage.ErrCodeUnreachable {
+			return
+		}
+	}
+	h.Answered()
+}
+
+// Answered tells that the etcd has answered something that was not asked through a Store.
+func (h *Health) Answered() { h.answered.Add(1) }
+
+// failure returns the error of a request that ended with err because the etcd is down, nil
+// when that is not why. sent says that it may have been a write that happened.
+func (h *Health) failure(key string, err error, sent bool) error {
+	if err == nil || h == nil {
+		return nil
+	}
+	down := h.Down()
+	if errors.Is(err, errDown) {
+		sent = false
+		if down == nil {
+			down = err
+		}
+	} else if down == nil || !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
+		return nil
+	}
+	e := &storage.Error{Code: storage.ErrCodeUnreachable, Key: key, Message: down.Error(), Err: down}
+	if sent {
+		e.Code = storage.ErrCodeTimeout
+		e.Message += "; the write may have happened"
+	}
+	return e
+}
+
+func (h *Health) run(ctx context.Context) {
+	answered := h.answered.Load()
+	for idle := 1; ; idle++ {
+		pause := h.interval
+		if h.Down() != nil {
+			pause = downPause
+		}
+		timer := h.clock.NewTimer(pause)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+		before := answered
+		answered = h.answered.Load()
+		stuck := h.waiting.Load() > 0 && answered == before
+		if h.Down() == nil && !stuck && idle < idleLooks {
+			continue
+		}
+		idle = 0
+		err := h.ask(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil || h.answered.Load() != answered:
+			h.set(nil)
+		default:
+			h.set(fmt.Errorf("%w: %w", errDown, err))
+		}
+		answered = h.answered.Load()
+	}
+}
+
+// ask tries a linearizable read.
+func (h *Health) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	_, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
+	return err
+}
+
+// set begins a phase unless the one that there is says the same.
+func (h *Health) set(err error) {
+	was := h.phase.Load()
+	if (was.err == nil) == (err == nil) {
+		return
+	}
+	h.phase.Store(newPhase(err))
+	was.end()
+	if err != nil {
+		h.logger.Error("etcd is down", "endpoints", h.client.Endpoints(), "error", err)
+		return
+	}
+	h.logger.Info("etcd answers again", "endpoints", h.client.Endpoints())
+}

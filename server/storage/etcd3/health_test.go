@@ -1,0 +1,245 @@
+package etcd3_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/storagetest"
+)
+
+// pausedKV is the KV of an etcd that can be made to answer nothing, and slowly.
+type pausedKV struct {
+	clientv3.KV
+	paused atomic.Pointer[chan struct{}] // closed when it goes on
+}
+
+func (p *pausedKV) pause() (resume func()) {
+	wait := make(chan struct{})
+	p.paused.Store(&wait)
+	return sync.OnceFunc(func() { p.paused.Store(nil); close(wait) })
+}
+
+func (p *pausedKV) wait(ctx context.Context) error {
+	if wait := p.paused.Load(); wait != nil {
+		select {
+		case <-*wait:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (p *pausedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if err := p.wait(ctx); err != nil {
+		return nil, err
+	}
+	return p.KV.Get(ctx, key, opts...)
+}
+
+func (p *pausedKV) Txn(ctx context.Context) clientv3.Txn { return &pausedTxn{p.KV.Txn(ctx), p, ctx} }
+
+type pausedTxn struct {
+	clientv3.Txn
+	kv  *pausedKV
+	ctx context.Context
+}
+
+func (t *pausedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
+func (t *pausedTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+func (t *pausedTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
+	if err := t.kv.wait(t.ctx); err != nil {
+		return nil, err
+	}
+	return t.Txn.Commit()
+}
+
+// newWatched returns a store whose etcd can be paused, and its Health.
+func newWatched(t *testing.T) (*etcd3.Store, *etcd3.Health, *pausedKV) {
+	t.Helper()
+	e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	client := e.Client()
+	kv := &pausedKV{KV: client.KV}
+	client.KV = kv
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(health.Close)
+	return newStore(t, etcd3.Config{Client: client, Health: health, Resource: "configmaps"}), health, kv
+}
+
+// When etcd answers nothing, what waits ends and what comes fails at once; when it answers again, all is well.
+func TestHealthDown(t *testing.T) {
+	store, health, kv := newWatched(t)
+	ctx := t.Context()
+	o := storagetest.NewObject("a")
+	storagetest.Create(ctx, t, store, o)
+	resume := kv.pause()
+	defer resume()
+
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+			t.Errorf("a read that waits: got %v, want unreachable", err)
+		}
+	})
+	waiting.Go(func() {
+		if _, err := store.GetList(ctx, storagetest.Prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+			t.Errorf("a list that waits: got %v, want unreachable", err)
+		}
+	})
+	waiting.Go(func() {
+		b := storagetest.NewObject("b")
+		if _, err := store.Create(ctx, b.Key(), b.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeTimeout {
+			t.Errorf("a write that waits: got %v, want timeout: it may have happened", err)
+		}
+	})
+	waiting.Wait()
+	if health.Down() == nil {
+		t.Error("etcd counts as up")
+	}
+
+	started := time.Now()
+	b := storagetest.NewObject("b")
+	_, err := store.Create(ctx, b.Key(), b.JSON(), 0)
+	if storage.CodeOf(err) != storage.ErrCodeUnreachable {
+		t.Errorf("a write that comes: got %v, want unreachable: it did not happen", err)
+	}
+	_, err = store.Delete(ctx, o.Key(), storage.DeleteOptions{})
+	if storage.CodeOf(err) != storage.ErrCodeUnreachable {
+		t.Errorf("a deletion that comes: got %v, want unreachable", err)
+	}
+	if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+		t.Errorf("a read that comes: got %v, want unreachable", err)
+	}
+	if waited := time.Since(started); waited > time.Second {
+		t.Errorf("requests to an etcd that is known to be down took %s", waited)
+	}
+
+	resume()
+	eventually(t, func() bool { return health.Down() == nil })
+	if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
+		t.Errorf("after it came back: %v", err)
+	}
+}
+
+// An etcd that answers something is not down, however long the others wait.
+func TestHealthSlow(t *testing.T) {
+	store, health, kv := newWatched(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	resume := kv.pause()
+	defer resume()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if _, err := store.Get(ctx, storagetest.NewObject("a").Key(), storage.GetOptions{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want the caller's cancellation", err)
+		}
+	})
+	// Others are answered all the time: conflicts and the like count too.
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for range 500 {
+		health.Answered()
+		if err := health.Down(); err != nil {
+			t.Fatalf("a slow etcd counts as down: %v", err)
+		}
+		<-tick.C
+	}
+	cancel()
+	waiting.Wait()
+}
+
+func eventually(t *testing.T, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not come to be")
+		}
+		<-tick.C
+	}
+}
+
+// A connection that is refused is not tried again at ever longer intervals: an etcd that is back is found at once.
+func TestDialRefusedThenBack(t *testing.T) {
+	e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	reserved, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := reserved.Addr().String()
+	_ = reserved.Close()
+	client, err := etcd3.Dial(etcd3.DialConfig{Endpoints: []string{address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: 20 * time.Millisecond, Timeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer health.Close()
+	store := newStore(t, etcd3.Config{Client: client, Health: health})
+	o := storagetest.NewObject("a")
+	if _, err := store.Create(t.Context(), o.Key(), o.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeUnreachable && storage.CodeOf(err) != storage.ErrCodeTimeout {
+		t.Errorf("nobody listens: got %v, want unreachable or timeout", err)
+	}
+	eventually(t, func() bool { return health.Down() != nil || ask(t, store) })
+
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skipf("the port is taken: %v", err)
+	}
+	defer listener.Close()
+	go forward(listener, e.Addr().String())
+	eventually(t, func() bool {
+		_, err := store.Create(t.Context(), o.Key(), o.JSON(), 0)
+		return err == nil || storage.CodeOf(err) == storage.ErrCodeKeyExists
+	})
+}
+
+// ask has the health notice: it returns false always.
+func ask(t *testing.T, store *etcd3.Store) bool {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_ = store.Ping(ctx)
+	return false
+}
+
+func forward(listener net.Listener, to string) {
+	for {
+		from, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		conn, err := net.Dial("tcp", to)
+		if err != nil {
+			_ = from.Close()
+			continue
+		}
+		go func() { _, _ = io.Copy(conn, from); _ = conn.Close() }()
+		go func() { _, _ = io.Copy(from, conn); _ = from.Close() }()
+	}
+}
