@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"weir.dev/weir/server/storage/value/encryption"
 )
 
 // Defaults of Config.
@@ -36,6 +38,11 @@ type Config struct {
 	EtcdCAFile, EtcdCertFile, EtcdKeyFile string
 	// EtcdPrefix of all keys. Default DefaultEtcdPrefix.
 	EtcdPrefix string
+
+	// EncryptionProviderConfig is an EncryptionConfiguration: what is encrypted in etcd, and how. It is read again
+	// when it changes. "": nothing is encrypted.
+	EncryptionProviderConfig string
+	encryptionIntervals      encryption.Intervals // for tests
 
 	// BindAddress to listen on. Default DefaultBindAddress.
 	BindAddress string
@@ -119,6 +126,7 @@ func (c *Config) Validate() error {
 	for flag, name := range map[string]string{
 		"--tls-cert-file": c.TLSCertFile, "--tls-private-key-file": c.TLSPrivateKeyFile, "--client-ca-file": c.ClientCAFile,
 		"--token-auth-file": c.TokenAuthFile, "--etcd-cafile": c.EtcdCAFile, "--etcd-certfile": c.EtcdCertFile, "--etcd-keyfile": c.EtcdKeyFile,
+		"--encryption-provider-config": c.EncryptionProviderConfig,
 	} {
 		if name == "" {
 			continue

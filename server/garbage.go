@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/controllers"
@@ -22,8 +23,13 @@ type lineageRows struct {
 
 var _ controllers.Rows = (*lineageRows)(nil)
 
-func newLineageRows(s *storages) (*lineageRows, error) {
-	rows, err := etcd3.New(etcd3.Config{Client: s.client, Prefix: s.prefix, Codec: lineageCodec{}, Leases: s.leases, Resource: "*"})
+func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
+	resource, err := resourcesByKey(s.prefix + "/")
+	if err != nil {
+		return nil, err
+	}
+	transformer := &lineageTransformer{Transformer: s.encryption.ByKey(resource), logger: logger}
+	rows, err := etcd3.New(etcd3.Config{Client: s.client, Prefix: s.prefix, Codec: lineageCodec{}, Transformer: transformer, Leases: s.leases, Resource: "*"})
 	if err != nil {
 		return nil, err
 	}

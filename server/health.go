@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -11,9 +12,14 @@ import (
 // check is one thing that must be well for a server to be healthy, live or ready.
 type check struct {
 	name string
-	// ok returns nil, or what is wrong. It must be quick.
+	// ok returns nil, or what is wrong, or a *warning. It must be quick.
 	ok func(ctx context.Context) error
 }
+
+// warning is what an operator should know and fails no check.
+type warning struct{ error }
+
+func (w *warning) Unwrap() error { return w.error }
 
 // health serves /healthz, /livez or /readyz: 200 when all checks pass, 500 with the failed ones
 // otherwise; each check at its own path below; ?verbose lists them, ?exclude=NAME leaves one out.
@@ -27,7 +33,12 @@ func (h *health) handlers() map[string]http.Handler {
 	handlers := map[string]http.Handler{h.path: http.HandlerFunc(h.serve)}
 	for _, c := range h.checks {
 		handlers[h.path+"/"+c.name] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if err := c.ok(r.Context()); err != nil {
+			err := c.ok(r.Context())
+			if told := (*warning)(nil); errors.As(err, &told) {
+				_, _ = fmt.Fprintf(w, "ok\nwarning: %v\n", err)
+				return
+			}
+			if err != nil {
 				http.Error(w, fmt.Sprintf("internal server error: %v", err), http.StatusInternalServerError)
 				return
 			}
@@ -50,7 +61,12 @@ func (h *health) serve(w http.ResponseWriter, r *http.Request) {
 			fmt.Fprintf(&report, "[+]%s excluded: ok\n", c.name)
 			continue
 		}
-		if err := c.ok(r.Context()); err != nil {
+		err := c.ok(r.Context())
+		if told := (*warning)(nil); errors.As(err, &told) {
+			fmt.Fprintf(&report, "[+]%s ok, but %v\n", c.name, err)
+			continue
+		}
+		if err != nil {
 			failed = append(failed, c.name)
 			fmt.Fprintf(&report, "[-]%s failed: %v\n", c.name, err)
 			continue

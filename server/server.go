@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,6 +34,7 @@ import (
 	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage/cacher"
 	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/value/encryption"
 )
 
 // Server is a server that is open but does not serve yet: Run does.
@@ -45,15 +47,16 @@ type Server struct {
 	http         *http.Server
 	drain        *filters.Drain
 
-	etcd      *etcd
-	storages  *storages
-	compactor *etcd3.Compactor
-	host      *host.Runtime
-	loader    *loader.Loader
-	access    *access
-	lifecycle *controllers.Namespaces
-	garbage   *controllers.Garbage
-	registry  *prometheus.Registry
+	etcd       *etcd
+	encryption *encryption.Encryption // nil: nothing is encrypted
+	storages   *storages
+	compactor  *etcd3.Compactor
+	host       *host.Runtime
+	loader     *loader.Loader
+	access     *access
+	lifecycle  *controllers.Namespaces
+	garbage    *controllers.Garbage
+	registry   *prometheus.Registry
 
 	// starting and stopping hold /readyz back.
 	starting, stopping *gate
@@ -86,6 +89,9 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		return nil, err
 	}
 	if s.etcd, err = openEtcd(ctx, &config); err != nil {
+		return nil, err
+	}
+	if s.encryption, err = openEncryption(ctx, &s.config, s.registry); err != nil {
 		return nil, err
 	}
 	if err := s.assemble(); err != nil {
@@ -161,6 +167,7 @@ func (s *Server) openStorage() error {
 	}
 	s.storages = &storages{
 		client: s.etcd.client, prefix: s.config.EtcdPrefix, leases: leases, etcdMetrics: etcdMetrics,
+		encryption:   s.encryption,
 		cacheMetrics: cacher.NewMetrics(s.registry), logger: s.logger, byName: map[schema.GroupResource]*cachedStorage{},
 	}
 	s.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: s.etcd.client, Logger: s.logger})
@@ -210,7 +217,7 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
-	rows, err := newLineageRows(s.storages)
+	rows, err := newLineageRows(s.storages, s.logger)
 	if err != nil {
 		return err
 	}
@@ -246,9 +253,10 @@ func (s *Server) handler() (http.Handler, error) {
 	}
 	etcd := check{"etcd", s.pingEtcd}
 	live := []check{{"ping", func(context.Context) error { return nil }}, etcd}
-	ready := append(live, check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
-	routes, err := newMux(api, promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}),
-		&health{"/healthz", live}, &health{"/livez", live}, &health{"/readyz", ready})
+	ready := append(live[:len(live):len(live)], check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
+	rows := encryptionChecks(s.encryption)
+	routes, err := newMux(api, promhttp.HandlerFor(s.gatherer(), promhttp.HandlerOpts{}),
+		&health{"/healthz", slices.Concat(live, rows)}, &health{"/livez", live}, &health{"/readyz", slices.Concat(ready, rows)})
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +333,7 @@ func (s *Server) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var owned sync.WaitGroup
-	for _, run := range []func(context.Context){s.loader.Run, s.access.run, s.lifecycle.Run} {
+	for _, run := range []func(context.Context){s.loader.Run, s.access.run, s.lifecycle.Run, s.encryption.Run} {
 		owned.Go(func() { run(background) })
 	}
 	owned.Go(func() {
@@ -409,6 +417,7 @@ func (s *Server) Close() error {
 	if s.storages != nil {
 		s.storages.close()
 	}
+	s.encryption.Close()
 	if s.host != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()

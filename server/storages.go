@@ -12,6 +12,7 @@ import (
 	"weir.dev/weir/server/storage"
 	"weir.dev/weir/server/storage/cacher"
 	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/value/encryption"
 )
 
 // storages has one cacher per resource, whatever its versions, made when the resource is first built
@@ -22,6 +23,7 @@ type storages struct {
 	leases       *etcd3.Leases
 	etcdMetrics  *etcd3.Metrics
 	cacheMetrics *cacher.Metrics
+	encryption   *encryption.Encryption // nil: rows are stored as they are
 	logger       *slog.Logger
 
 	mu     sync.Mutex
@@ -53,7 +55,7 @@ func (s *storages) get(gr schema.GroupResource, prefix string, namespaced bool, 
 		return nil, err
 	}
 	rows, err := etcd3.New(etcd3.Config{Client: s.client, Prefix: s.prefix, Leases: s.leases, Metrics: s.etcdMetrics,
-		Group: gr.Group, Resource: gr.Resource})
+		Group: gr.Group, Resource: gr.Resource, Transformer: s.encryption.For(gr)})
 	if err != nil {
 		return nil, err
 	}

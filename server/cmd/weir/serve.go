@@ -47,6 +47,8 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.EtcdCertFile, "etcd-certfile", "", "client certificate for the external etcd")
 	flags.StringVar(&config.EtcdKeyFile, "etcd-keyfile", "", "key of the client certificate for the external etcd")
 	flags.StringVar(&config.EtcdPrefix, "etcd-prefix", server.DefaultEtcdPrefix, "prefix of all keys in etcd")
+	flags.StringVar(&config.EncryptionProviderConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration: what is encrypted in etcd, and how; read again when it changes")
+	flags.Bool("encryption-provider-config-automatic-reload", true, "accepted for kube-apiserver's sake: the file is always read again when it changes")
 	flags.StringVar(&config.BindAddress, "bind-address", server.DefaultBindAddress, "IP address to listen on")
 	flags.IntVar(&config.SecurePort, "secure-port", server.DefaultSecurePort, "port of HTTPS; 0: any free one")
 	flags.StringVar(&config.TLSCertFile, "tls-cert-file", "", "serving certificate; empty: one of the server's own authority")

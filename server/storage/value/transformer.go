@@ -2,7 +2,14 @@
 // and back: as they are, or encrypted.
 package value
 
-import "context"
+import (
+	"bytes"
+	"context"
+	"errors"
+)
+
+// EncryptedPrefix is how every encrypted row begins. JSON and protobuf do not.
+const EncryptedPrefix = "k8s:enc:"
 
 // Context is what is known of a row besides its bytes. Its method set is the one of
 // upstream's encryption transformers.
@@ -12,7 +19,7 @@ type Context interface {
 	AuthenticatedData() []byte
 }
 
-// Key is the Context of the row of that whole key.
+// Key is the Context of the row of that whole key, e.g. /registry/secrets/default/a: upstream's.
 type Key string
 
 // AuthenticatedData implements Context.
@@ -29,13 +36,30 @@ type Transformer interface {
 	TransformToStorage(ctx context.Context, data []byte, dataCtx Context) (out []byte, err error)
 }
 
-// Identity is the Transformer that changes nothing.
+// UnavailableError says that a Transformer cannot do its work now, as what it needs does not answer.
+// It says nothing about the row, and later the same may succeed.
+type UnavailableError struct {
+	Err error
+}
+
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+// ErrEncrypted says that an encrypted row is read as if it were not.
+var ErrEncrypted = errors.New("row is encrypted and no provider is configured for it")
+
+// Identity is the Transformer that changes nothing. It does not return an encrypted row.
 type Identity struct{}
 
 var _ Transformer = Identity{}
 
 // TransformFromStorage implements Transformer.
 func (Identity) TransformFromStorage(_ context.Context, data []byte, _ Context) ([]byte, bool, error) {
+	if bytes.HasPrefix(data, []byte(EncryptedPrefix)) {
+		return nil, false, ErrEncrypted
+	}
 	return data, false, nil
 }
 
