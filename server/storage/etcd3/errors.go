@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/value"
 )
 
 // Upstream's texts, which clients show and some look for.
@@ -134,8 +135,21 @@ func deletedUnreadable(key string, rv uint64, err error) error {
 		Message: "saw a DELETED event, but object data is corrupt - " + err.Error()}
 }
 
+// untransformed returns the error of a transformer that cannot work now, and nil where err is of another kind. The
+// row itself may be well.
+func untransformed(key string, err error) error {
+	var unavailable *value.UnavailableError
+	if !errors.As(err, &unavailable) {
+		return nil
+	}
+	return &storage.Error{Code: storage.ErrCodeUnreachable, Key: key, Message: "encryption: " + err.Error(), Err: err}
+}
+
 // corrupt returns the error about a row that cannot be read.
 func corrupt(key string, err error) error {
+	if err := untransformed(key, err); err != nil {
+		return err
+	}
 	var e *storage.Error
 	if errors.As(err, &e) && e.Code == storage.ErrCodeCorruptObj && e.Key == "" {
 		return &storage.Error{Code: e.Code, Key: key, Message: e.Message, Err: e.Err}

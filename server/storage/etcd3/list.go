@@ -77,6 +77,9 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 				if ctx.Err() != nil {
 					return storage.List{}, s.fail(key, ctx.Err())
 				}
+				if storage.CodeOf(err) == storage.ErrCodeUnreachable {
+					return storage.List{}, err // nothing is known of this row nor of the next
+				}
 				if full := corrupt.add(last, err); full {
 					return storage.List{}, corrupt.err()
 				}

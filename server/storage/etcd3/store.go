@@ -262,6 +262,9 @@ func (s *Store) encode(ctx context.Context, key string, served []byte) (data, st
 		return nil, nil, fmt.Errorf("key %q: encode: %w", key, err)
 	}
 	if stored, err = s.transformer.TransformToStorage(ctx, data, value.Key(key)); err != nil {
+		if err := untransformed(key, err); err != nil {
+			return nil, nil, err
+		}
 		return nil, nil, fmt.Errorf("key %q: transform to storage: %w", key, err)
 	}
 	if n := len(key) + len(stored); n > s.maxBytes {
