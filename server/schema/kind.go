@@ -43,6 +43,7 @@ type Kind struct {
 
 	structuralOnce sync.Once
 	structural     *structuralschema.Structural // Invariant: nil when there is no schema
+	shape          *shape                       // Invariant: that of structural, nil with it
 	internal       *apiextensions.JSONSchemaProps
 	structuralErr  error
 
@@ -100,7 +101,7 @@ func (k *Kind) schema() (*structuralschema.Structural, error) {
 			k.structuralErr = fmt.Errorf("schema of %s: defaults: %w", k.config.Kind.Kind, err)
 			return
 		}
-		k.internal, k.structural = internal, structural
+		k.internal, k.structural, k.shape = internal, structural, newShape(structural)
 	})
 	return k.structural, k.structuralErr
 }

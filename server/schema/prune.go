@@ -36,7 +36,7 @@ func (k *Kind) pruneFields(obj *document.Document) (*document.Document, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	if s == nil || k.config.PreserveUnknown || k.isPruned(obj.Root(), s, true) {
+	if s == nil || k.config.PreserveUnknown || k.isPruned(obj.Root(), k.shape, true) {
 		return obj, nil, nil
 	}
 	if k.config.DropNulls {
@@ -63,31 +63,31 @@ func (k *Kind) pruneFields(obj *document.Document) (*document.Document, []string
 
 // isPruned reports whether pruneFields has nothing to do to v. It may report false for a v
 // that needs no change, never true for one that does.
-func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root bool) bool {
-	if k.config.DropNulls && !hasType(v, s) {
+func (k *Kind) isPruned(v document.Value, sh *shape, root bool) bool {
+	if k.config.DropNulls && !hasType(v, sh.s) {
 		return false
 	}
 	switch v.Kind() {
 	case document.Object:
-		if s.XEmbeddedResource {
+		if sh.s.XEmbeddedResource {
 			return false
 		}
 		for name, member := range v.Members() {
 			if root && (name == "metadata" || name == "apiVersion" || name == "kind") {
 				continue
 			}
-			sub, known := subSchema(s, name)
+			sub, known := sh.member(name)
 			if !known {
 				return false
 			}
 			if sub == nil {
-				if s.AdditionalProperties != nil && isContainer(member) {
+				if sh.s.AdditionalProperties != nil && isContainer(member) {
 					return false // what is below a plain `true` is unknown
 				}
 				continue
 			}
 			if member.Kind() == document.Null {
-				if k.config.DropNulls || !sub.Nullable {
+				if k.config.DropNulls || !sub.s.Nullable {
 					return false
 				}
 				continue
@@ -99,11 +99,11 @@ func (k *Kind) isPruned(v document.Value, s *structuralschema.Structural, root b
 	case document.Array:
 		for _, element := range v.Elements() {
 			switch {
-			case s.Items != nil:
-				if !k.isPruned(element, s.Items, false) {
+			case sh.items != nil:
+				if !k.isPruned(element, sh.items, false) {
 					return false
 				}
-			case isContainer(element) && !s.XPreserveUnknownFields:
+			case isContainer(element) && !sh.s.XPreserveUnknownFields:
 				return false
 			}
 		}

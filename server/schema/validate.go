@@ -59,6 +59,10 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 	if err := k.validators(); err != nil || k.structural == nil {
 		return nil, err
 	}
+	sound := k.shape.isSound(obj.Root())
+	if sound && k.rules == nil {
+		return nil, nil
+	}
 	object, err := obj.Map()
 	if err != nil {
 		return nil, err
@@ -78,28 +82,7 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 		options = append(options, validation.WithRatcheting(correlated))
 	}
 
-	var errs field.ErrorList
-	switch subresource {
-	case rest.SubresourceStatus:
-		if status, ok := object["status"]; ok && k.status != nil {
-			path := field.NewPath("status")
-			if old == nil {
-				errs = validation.ValidateCustomResource(path, status, k.status)
-			} else {
-				errs = validation.ValidateCustomResourceUpdate(path, status, before["status"], k.status, options...)
-			}
-		}
-	default:
-		if old == nil {
-			errs = validation.ValidateCustomResource(nil, object, k.whole)
-		} else {
-			errs = validation.ValidateCustomResourceUpdate(nil, object, before, k.whole, options...)
-		}
-	}
-	if subresource != rest.SubresourceStatus {
-		errs = append(errs, objectmeta.Validate(ctx, nil, object, k.structural, false)...)
-	}
-	errs = append(errs, k.validateLists(object, before)...)
+	errs := k.validateValues(ctx, object, before, subresource, sound, options)
 
 	// Rules run on what the schema holds to be sound only, as upstream: a rule may rely on types.
 	if k.rules != nil {
@@ -114,6 +97,36 @@ func (k *Kind) validate(ctx context.Context, obj, old *document.Document, subres
 		errs = append(errs, ruleErrs...)
 	}
 	return errs, nil
+}
+
+// validateValues checks everything but rules. sound says that there is nothing to find.
+func (k *Kind) validateValues(ctx context.Context, object, before map[string]any, subresource string, sound bool, options []validation.ValidationOption) field.ErrorList {
+	if sound {
+		return nil
+	}
+	var errs field.ErrorList
+	switch subresource {
+	case rest.SubresourceStatus:
+		if status, ok := object["status"]; ok && k.status != nil {
+			path := field.NewPath("status")
+			if before == nil {
+				errs = validation.ValidateCustomResource(path, status, k.status)
+			} else {
+				errs = validation.ValidateCustomResourceUpdate(path, status, before["status"], k.status, options...)
+			}
+		}
+	default:
+		if before == nil {
+			errs = validation.ValidateCustomResource(nil, object, k.whole)
+		} else {
+			errs = validation.ValidateCustomResourceUpdate(nil, object, before, k.whole, options...)
+		}
+	}
+	if subresource != rest.SubresourceStatus {
+		errs = append(errs, objectmeta.Validate(ctx, nil, object, k.structural, false)...)
+	}
+	errs = append(errs, k.validateLists(object, before)...)
+	return errs
 }
 
 // validateLists checks sets and maps; what was a duplicate before is let through as a whole, as upstream does.
