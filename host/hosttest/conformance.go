@@ -33,7 +33,7 @@ func (g conformanceGuest) Close(ctx context.Context) error { return g.m.Close(ct
 
 // Call implements abitest.Guest.
 func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.Outcome, error) {
-	c := &host.Call{Op: call.Op}
+	c := &host.Call{Op: call.Op, TargetVersion: call.TargetVersion}
 	var err error
 	if c.Meta, err = host.NewMeta(call.Meta); err != nil {
 		return abitest.Outcome{}, err
@@ -41,7 +41,10 @@ func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.
 	for _, slot := range []struct {
 		text string
 		doc  **document.Document
-	}{{call.Object, &c.Object}, {call.OldObject, &c.OldObject}} {
+	}{
+		{call.Object, &c.Object}, {call.OldObject, &c.OldObject}, {call.Options, &c.Options},
+		{call.Params, &c.Params}, {call.Namespace, &c.Namespace},
+	} {
 		if slot.text == "" {
 			continue
 		}
@@ -51,7 +54,7 @@ func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.
 	}
 	res, err := g.m.Call(ctx, c)
 	if err != nil {
-		return abitest.Outcome{}, err
+		return abitest.Outcome{}, failure{err}
 	}
 	o := abitest.Outcome{Result: abi.Result{Errors: res.Errors, Denied: res.Denied, Warnings: res.Warnings, Audit: res.Audit}}
 	if res.Object != nil {
@@ -59,3 +62,15 @@ func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.
 	}
 	return o, nil
 }
+
+// failure implements abitest.Failure.
+type failure struct{ error }
+
+// FailureClass implements abitest.Failure.
+func (f failure) FailureClass() string {
+	class, _ := host.ClassOf(f.error)
+	return class.String()
+}
+
+// Unwrap gives the host's error.
+func (f failure) Unwrap() error { return f.error }

@@ -1,0 +1,67 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	weir "weir.dev/weir"
+)
+
+// findClang finds a clang whose linker for WebAssembly is installed, too.
+func findClang() (string, error) {
+	const get = "apt-get install clang lld"
+	clang, err := exec.LookPath("clang")
+	if err != nil {
+		return "", &MissingError{Tool: "clang", Why: "to compile C to WebAssembly", Get: get}
+	}
+	if _, err := exec.LookPath("wasm-ld"); err != nil {
+		return "", &MissingError{Tool: "wasm-ld", Why: "to link WebAssembly", Get: get}
+	}
+	return clang, nil
+}
+
+// guestC compiles the C files of the directory and its src, with the SDK of
+// its subdirectory weir or, without one, of this program.
+func guestC(ctx context.Context, c Config) error {
+	clang, err := findClang()
+	if err != nil {
+		return err
+	}
+	sdk := filepath.Join(c.Dir, "weir")
+	if _, err := os.Stat(filepath.Join(sdk, "weir.h")); err != nil {
+		if sdk, err = os.MkdirTemp("", "weir-sdk-"); err != nil {
+			return fmt.Errorf("build: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(sdk) }() // what is left is the system's to clear
+		for _, name := range []string{"weir.h", "weir.c"} {
+			data, err := weir.Sources().Open("sdk/c/" + name)
+			if err != nil {
+				return fmt.Errorf("build: %w", err)
+			}
+			if err := copyTo(filepath.Join(sdk, name), data); err != nil {
+				return err
+			}
+		}
+	}
+	args := []string{
+		"--target=wasm32", "-std=c11", "-O2", "-Wall", "-Wextra", "-nostdlib", "-fvisibility=hidden", "-I", sdk,
+		"-Wl,--no-entry", "-Wl,-z,stack-size=32768", "-o", c.Output,
+	}
+	if c.Debug {
+		args = append(args, "-g")
+	} else {
+		args = append(args, "-Wl,--strip-all")
+	}
+	for _, pattern := range []string{"*.c", "src/*.c"} {
+		files, err := filepath.Glob(filepath.Join(escape(c.Dir), pattern))
+		if err != nil {
+			return fmt.Errorf("build: %w", err)
+		}
+		args = append(args, files...)
+	}
+	_, err = run(ctx, c.Dir, nil, clang, append(args, filepath.Join(sdk, "weir.c"))...)
+	return err
+}

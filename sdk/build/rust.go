@@ -1,0 +1,98 @@
+package build
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+const rustTarget = "wasm32-unknown-unknown"
+
+// rust is a toolchain.
+type rust struct{ cargo, rustc string }
+
+// findRust finds a Rust toolchain in PATH that has the target. There may be
+// several, as a rustup's before that of the system.
+func findRust(ctx context.Context) (*rust, error) {
+	const get = "apt-get install cargo libstd-rust-dev-wasm32 lld, or with rustup: rustup target add " + rustTarget
+	compilers := all("rustc")
+	if own := os.Getenv("RUSTC"); own != "" {
+		compilers = append([]string{own}, compilers...)
+	}
+	if len(compilers) == 0 {
+		return nil, &MissingError{Tool: "rustc", Why: "to compile Rust", Get: get}
+	}
+	for _, rustc := range compilers {
+		out, err := exec.CommandContext(ctx, rustc, "--print", "target-libdir", "--target", rustTarget).Output()
+		if err != nil {
+			continue
+		}
+		if found, _ := filepath.Glob(filepath.Join(escape(strings.TrimSpace(string(out))), "libcore-*.rlib")); len(found) == 0 {
+			continue
+		}
+		// Its own cargo, or any.
+		for _, cargo := range append([]string{filepath.Join(filepath.Dir(rustc), "cargo")}, all("cargo")...) {
+			if _, err := exec.LookPath(cargo); err == nil {
+				return &rust{cargo: cargo, rustc: rustc}, nil
+			}
+		}
+		return nil, &MissingError{Tool: "cargo", Why: "to build a Rust crate", Get: get}
+	}
+	return nil, &MissingError{Tool: "Rust's standard library for " + rustTarget, Why: "to compile Rust to WebAssembly", Get: get}
+}
+
+// all finds every command of a name in PATH.
+func all(name string) []string {
+	var found []string
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {
+			found = append(found, path)
+		}
+	}
+	return found
+}
+
+// guestRust builds the crate of the directory, a cdylib.
+func guestRust(ctx context.Context, c Config) error {
+	tools, err := findRust(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "--offline", "--lib", "--target", rustTarget, "--message-format", "json-render-diagnostics"}
+	if !c.Debug {
+		args = append(args, "--release")
+	}
+	out, err := run(ctx, c.Dir, []string{"RUSTC=" + tools.rustc}, tools.cargo, args...)
+	if err != nil {
+		return err
+	}
+	file := ""
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var message struct {
+			Reason    string   `json:"reason"`
+			Filenames []string `json:"filenames"`
+		}
+		if json.Unmarshal(lines.Bytes(), &message) != nil || message.Reason != "compiler-artifact" {
+			continue
+		}
+		for _, name := range message.Filenames { // the last is that of the crate itself
+			if strings.HasSuffix(name, ".wasm") {
+				file = name
+			}
+		}
+	}
+	if file == "" {
+		return fmt.Errorf(`build: cargo made no module in %s: Cargo.toml needs [lib] crate-type = ["cdylib", "rlib"]`, c.Dir)
+	}
+	data, err := os.Open(file)
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	return copyTo(c.Output, data)
+}

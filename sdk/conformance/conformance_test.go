@@ -1,0 +1,59 @@
+// Package conformance runs the guest of each SDK through what package abitest
+// has to say, on this project's host.
+package conformance
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"weir.dev/weir/abi/abitest"
+	"weir.dev/weir/host"
+	"weir.dev/weir/host/hosttest"
+	"weir.dev/weir/sdk/build"
+)
+
+// guest builds the guest of a language. Without its tools the test is skipped,
+// but fails where CI is set, whose tools `make toolchains` installs.
+func guest(t *testing.T, language build.Language) []byte {
+	t.Helper()
+	if missing := build.Missing(t.Context(), language); missing != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	file := filepath.Join(t.TempDir(), "guest.wasm")
+	if err := build.Guest(t.Context(), build.Config{Dir: string(language), Output: file, Log: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s: %d bytes", language, len(wasm))
+	return wasm
+}
+
+func TestGuests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and compiles a guest of each language")
+	}
+	for _, language := range build.Languages() {
+		t.Run(string(language), func(t *testing.T) {
+			t.Parallel()
+			wasm := guest(t, language)
+			rt, err := host.NewRuntime(host.Config{Guests: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := rt.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			abitest.RunTestGuest(t, hosttest.Conformance(rt), wasm)
+		})
+	}
+}
