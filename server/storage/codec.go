@@ -73,10 +73,9 @@ func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
 // splice returns stored with metadata.resourceVersion set. canonical is false, and
 // nothing returned, when stored shows that it was not written by Encode.
 func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {
-	if len(stored) == 0 || stored[0] != '{' {
+	if first := (scanner{stored}).space(0); first >= len(stored) || stored[first] != '{' {
 		return nil, false, errMalformed
-	}
-	if stored[len(stored)-1] != '}' {
+	} else if first > 0 || stored[len(stored)-1] != '}' {
 		return nil, false, nil
 	}
 	s := scanner{stored}

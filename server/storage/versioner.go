@@ -61,8 +61,11 @@ func ResolveListRevision(prefix string, opts ListOptions) (ListRevision, error) 
 		}
 		return ListRevision{Exact: uint64(max(rv, 0)), StartKey: key}, nil
 	}
+	if opts.ResourceVersion == "" {
+		return ListRevision{}, nil
+	}
 	rv, err := ParseResourceVersion(opts.ResourceVersion)
-	if err != nil || rv == 0 {
+	if err != nil {
 		return ListRevision{}, err
 	}
 	switch opts.ResourceVersionMatch {

@@ -52,6 +52,9 @@ type Cacher struct {
 	lastNudge atomic.Int64
 	// connected: the cache follows a watch.
 	connected atomic.Bool
+	// unreadable is why the last attempt to fill the cache failed, where stored objects cannot be
+	// read; nil otherwise.
+	unreadable atomic.Pointer[storage.Error]
 
 	lifecycle sync.Mutex
 	started   bool               // guarded by lifecycle
@@ -160,7 +163,8 @@ func (c *Cacher) setReady(ready bool) {
 	}
 }
 
-// awaitReady starts the cache and waits until it is filled: ErrCodeNotReady after ReadyTimeout.
+// awaitReady starts the cache and waits until it is filled: ErrCodeNotReady after ReadyTimeout,
+// ErrCodeCorruptObj as soon as it is known that stored objects cannot be read.
 func (c *Cacher) awaitReady(ctx context.Context) error {
 	c.start()
 	if c.isReady.Load() {
@@ -171,17 +175,25 @@ func (c *Cacher) awaitReady(ctx context.Context) error {
 	c.lifecycle.Unlock()
 	timer := c.config.Clock.NewTimer(c.config.ReadyTimeout)
 	defer timer.Stop()
-	select {
-	case <-filled:
-		if !c.isStop.Load() {
-			return nil
+	for {
+		g := c.advanced.arm()
+		if err := c.unreadable.Load(); err != nil {
+			return err
 		}
-	case <-c.stopped:
-	case <-timer.C():
-	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-g.fired:
+			continue
+		case <-filled:
+			if !c.isStop.Load() {
+				return nil
+			}
+		case <-c.stopped:
+		case <-timer.C():
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		return c.notReady()
 	}
-	return c.notReady()
 }
 
 func (c *Cacher) notReady() error {

@@ -115,7 +115,11 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 		if opts.Predicate.Limit > 0 && opts.Predicate.Empty() {
 			return c.config.Storage.GetList(ctx, key, opts)
 		}
-		if err := c.awaitReady(ctx); err != nil {
+		switch err := c.awaitReady(ctx); {
+		case storage.CodeOf(err) == storage.ErrCodeCorruptObj:
+			// What is asked for may be readable; else the storage names what is not.
+			return c.config.Storage.GetList(ctx, key, opts)
+		case err != nil:
 			return storage.List{}, err
 		}
 	}

@@ -49,8 +49,14 @@ func (c *Cacher) fill(ctx context.Context) error {
 	started := c.config.Clock.Now()
 	fresh, rv, err := c.list(ctx)
 	if err != nil {
+		var e *storage.Error
+		if errors.As(err, &e) && e.Code == storage.ErrCodeCorruptObj {
+			c.unreadable.Store(e)
+			c.advanced.fire(0) // who waits for the cache
+		}
 		return err
 	}
+	c.unreadable.Store(nil)
 	known := c.isReady.Load()
 	var events []*event
 	if known {

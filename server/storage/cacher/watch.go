@@ -23,7 +23,9 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	if err := c.awaitReady(ctx); err != nil {
+	if err := c.awaitReady(ctx); storage.CodeOf(err) == storage.ErrCodeCorruptObj {
+		return &ended{err}, nil
+	} else if err != nil {
 		return nil, err
 	}
 	sendInitial := rv == 0
@@ -67,6 +69,15 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 	w.endBookmark = sendInitial && opts.SendInitialEvents != nil && w.bookmarks
 	return w, nil
 }
+
+// ended is a watcher that ends with an error before its first event.
+type ended struct{ err error }
+
+// Next implements storage.Watcher.
+func (w *ended) Next(context.Context) ([]storage.Event, error) { return nil, w.err }
+
+// Stop implements storage.Watcher.
+func (w *ended) Stop() {}
 
 // begin places the cursor. It is false when the ring does not have what follows rv.
 func (w *watcher) begin(rv uint64, sendInitial bool) bool {
