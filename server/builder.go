@@ -245,7 +245,7 @@ func (b *builder) store(d *resources.Definition, config registry.Config, out *re
 
 // isConfiguration reports whether a write to a resource changes what is served, or who may ask for it.
 func isConfiguration(gr schema.GroupResource) bool {
-	return gr.Group == "weir.dev" || gr.Group == "rbac.authorization.k8s.io" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	return gr.Group == "weir.dev" || gr.Group == "rbac.authorization.k8s.io" || gr.Group == "admissionregistration.k8s.io" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 }
 
 // keeps returns the paths that only a subresource other than status writes.

@@ -22,12 +22,14 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/host"
+	"weir.dev/weir/policies"
 	"weir.dev/weir/policies/cel"
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/admission/lifecycle"
 	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/endpoints"
+	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/filters"
 	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/resources"
@@ -183,6 +185,10 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
+	conditions, err := engine.WithLimits(cel.Config{RunLimit: policies.MatchConditionLimit})
+	if err != nil {
+		return err
+	}
 	if s.host, err = host.NewRuntime(host.Config{CacheDir: filepath.Join(s.config.DataDir, "cache", "wasm"), Registerer: s.registry}); err != nil {
 		return err
 	}
@@ -192,13 +198,13 @@ func (s *Server) openLoader() error {
 	}
 	build := newBuilder(set, s.storages, s.config.EtcdPrefix, engine, s.logger)
 	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
-		return s.loader.WaitFor(ctx, gr.Resource, rv)
+		return s.loader.WaitFor(ctx, gr, rv)
 	}
 	if err := s.access.wire(build); err != nil {
 		return err
 	}
 	s.loader, err = loader.New(loader.Config{
-		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Host: s.host,
+		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Host: s.host,
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
 	})
 	if err != nil {
@@ -241,8 +247,16 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	metrics, err := policy.NewMetrics(s.registry)
+	if err != nil {
+		return nil, err
+	}
+	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Metrics: metrics})
+	if err != nil {
+		return nil, err
+	}
 	api, err := endpoints.New(endpoints.Config{
-		Admission:     &admission.Chain{Mutators: []admission.Mutator{life}},
+		Admission:     &admission.Chain{Mutators: []admission.Mutator{life, guarded}, Validators: []admission.Validator{guarded}},
 		Authorizer:    s.access.authorizer,
 		ServerAddress: s.listener.Addr().String(),
 		Version:       KubernetesVersion,
@@ -261,7 +275,7 @@ func (s *Server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	routes.profiling = !s.config.DisableProfiling
-	metrics, err := filters.NewMetrics(s.registry)
+	requests, err := filters.NewMetrics(s.registry)
 	if err != nil {
 		return nil, err
 	}
@@ -279,7 +293,7 @@ func (s *Server) handler() (http.Handler, error) {
 		MaxRequestsInFlight:         s.config.MaxRequestsInFlight,
 		MaxMutatingRequestsInFlight: s.config.MaxMutatingRequestsInFlight,
 		Drain:                       s.drain,
-		Metrics:                     metrics,
+		Metrics:                     requests,
 	})
 }
 

@@ -79,6 +79,16 @@ func New(config Config) (*Engine, error) {
 	return e, nil
 }
 
+// WithLimits returns an Engine with other limits that shares all else with e.
+func (e *Engine) WithLimits(config Config) (*Engine, error) {
+	if err := config.Validate(); err != nil {
+		return nil, err
+	}
+	other := *e
+	other.config = config.withDefaults()
+	return &other, nil
+}
+
 // Name implements policies.Engine.
 func (*Engine) Name() string { return "cel" }
 

@@ -44,7 +44,7 @@ func (s *server) admit(ctx context.Context, sc *scope, a admission.Attributes, o
 	if s.Admission == nil {
 		return obj, nil
 	}
-	a.Object, a.OldObject = obj, old
+	a.Object, a.OldObject, a.Default = obj, old, sc.defaults
 	sc.nameAttributes(&a, obj)
 	for _, m := range s.Admission.Mutators {
 		if !m.Handles(a.Operation) {

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/rest"
 )
 
@@ -20,9 +21,11 @@ type SnapshotConfig struct {
 	Generation uint64
 	// Modules that the resources call. The snapshot acquires each until it is drained.
 	Modules []*SharedModule
+	// Policies of admission, of this snapshot alone; nil: there are none.
+	Policies *policy.Index
 }
 
-// Snapshot is the immutable set of resources in force and implements rest.Catalog. It is
+// Snapshot is the immutable set of resources in force and of the policies in force, and implements policy.Catalog. It is
 // counted: it lives while a Holder has it in force or a request uses it, and the modules
 // it needs live as long.
 type Snapshot struct {
@@ -30,13 +33,14 @@ type Snapshot struct {
 	sorted     []*rest.Resource
 	generation uint64
 	modules    []*SharedModule
+	policies   *policy.Index
 
 	// refs is 0 once the snapshot is drained, and then stays so.
 	refs    atomic.Int64
 	drained chan struct{}
 }
 
-var _ rest.Catalog = (*Snapshot)(nil)
+var _ policy.Catalog = (*Snapshot)(nil)
 
 // NewSnapshot returns a Snapshot with one reference, the caller's, which Holder.Publish
 // takes over.
@@ -45,6 +49,7 @@ func NewSnapshot(config SnapshotConfig) (*Snapshot, error) {
 		byName:     make(map[schema.GroupResource]*rest.Resource, len(config.Resources)),
 		sorted:     slices.Clone(config.Resources),
 		generation: config.Generation,
+		policies:   config.Policies,
 		drained:    make(chan struct{}),
 	}
 	for _, r := range config.Resources {
@@ -79,6 +84,9 @@ func (s *Snapshot) Resources() []*rest.Resource { return s.sorted }
 
 // Generation implements rest.Catalog.
 func (s *Snapshot) Generation() uint64 { return s.generation }
+
+// Policies implements policy.Catalog.
+func (s *Snapshot) Policies() *policy.Index { return s.policies }
 
 // Drained is closed when nobody uses the snapshot any more and its modules are released.
 func (s *Snapshot) Drained() <-chan struct{} { return s.drained }

@@ -7,6 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
@@ -106,17 +107,18 @@ func (b *Barrier) waitFor(ctx context.Context, obj *document.Document) error {
 
 func isDryRun(values []string) bool { return slices.Contains(values, metav1.DryRunAll) }
 
-// WaitFor waits until the event of a write to a configuration resource (its plural) has been handled.
-func (l *Loader) WaitFor(ctx context.Context, kind, resourceVersion string) error {
-	var f *rest.Follower
-	switch kind {
-	case crdResource.Resource:
+// WaitFor waits until the event of a write to a configuration resource has been handled.
+func (l *Loader) WaitFor(ctx context.Context, gr schema.GroupResource, resourceVersion string) error {
+	f := l.policyFollowers[gr]
+	switch gr {
+	case crdResource:
 		f = l.crdFollower
-	case moduleResource.Resource:
+	case moduleResource:
 		f = l.moduleFollower
-	case strategyResource.Resource:
+	case strategyResource:
 		f = l.strategyFollower
-	default:
+	}
+	if f == nil {
 		return nil
 	}
 	if err := f.WaitFor(ctx, resourceVersion); err != nil {

@@ -32,7 +32,9 @@ type Config struct {
 	Definitions []*resources.Definition
 	Builder     Builder
 	Engine      policies.Engine
-	Host        *host.Runtime
+	// Conditions compiles match conditions of policies, which have a budget of their own; nil: Engine does.
+	Conditions policies.Engine
+	Host       *host.Runtime
 	// ModuleDir is the directory below which source.file of a Module is.
 	ModuleDir string
 	// ArtefactDir keeps the bytes of modules that were good, so that they come back after a restart
@@ -73,17 +75,29 @@ type Loader struct {
 	first map[schema.GroupResource]*rest.Resource
 
 	crdFollower, moduleFollower, strategyFollower *rest.Follower
+	policyFollowers                               map[schema.GroupResource]*rest.Follower
 
 	mu         sync.Mutex
-	started    bool                                     // guarded by mu; every kind has been seen once
-	generation uint64                                   // guarded by mu
-	entries    map[schema.GroupResource]*entry          // guarded by mu; everything that is served
-	crds       map[string]*crdState                     // guarded by mu; by name
-	modules    map[string]*moduleState                  // guarded by mu; by name
-	strategies map[schema.GroupResource]*strategyState  // guarded by mu
-	seen       struct{ crds, modules, strategies bool } // guarded by mu
+	started    bool                                    // guarded by mu; every kind has been seen once
+	generation uint64                                  // guarded by mu
+	entries    map[schema.GroupResource]*entry         // guarded by mu; everything that is served
+	crds       map[string]*crdState                    // guarded by mu; by name
+	modules    map[string]*moduleState                 // guarded by mu; by name
+	strategies map[schema.GroupResource]*strategyState // guarded by mu
+	policies   *policySet                              // guarded by mu
+	seen       seen                                    // guarded by mu
 	// dropped are served no more once the next snapshot is published.
 	dropped []schema.GroupResource // guarded by mu
+}
+
+// seen says which configuration kinds have been listed once.
+type seen struct {
+	crds, modules, strategies bool
+	policies                  map[schema.GroupResource]bool
+}
+
+func (s *seen) all() bool {
+	return s.crds && s.modules && s.strategies && len(s.policies) == len(policyResources())
 }
 
 // entry is one resource that is served.
@@ -103,6 +117,9 @@ func New(cfg Config) (*Loader, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = clock.RealClock{}
 	}
+	if cfg.Conditions == nil {
+		cfg.Conditions = cfg.Engine
+	}
 	store, err := newArtefacts(cfg.ArtefactDir, cfg.ModuleDir)
 	if err != nil {
 		return nil, err
@@ -115,6 +132,8 @@ func New(cfg Config) (*Loader, error) {
 		crds:       map[string]*crdState{},
 		modules:    map[string]*moduleState{},
 		strategies: map[schema.GroupResource]*strategyState{},
+		policies:   newPolicySet(policies.Engines{Conditions: cfg.Conditions, Rules: cfg.Engine}),
+		seen:       seen{policies: map[schema.GroupResource]bool{}},
 	}
 	for _, d := range cfg.Definitions {
 		r, err := cfg.Builder.Build(d, false, nil)
@@ -135,22 +154,44 @@ func New(cfg Config) (*Loader, error) {
 		return nil, fmt.Errorf("loader: %s cannot be written", eventResource)
 	}
 	l.events = newEvents(eventStorage, l.status, cfg.Clock)
-	for _, f := range []struct {
-		resource schema.GroupResource
-		handler  rest.FollowHandler
-		to       **rest.Follower
-	}{
-		{crdResource, crdHandler{l}, &l.crdFollower},
-		{moduleResource, moduleHandler{l}, &l.moduleFollower},
-		{strategyResource, strategyHandler{l}, &l.strategyFollower},
-	} {
-		watcher, ok := l.builtin(f.resource).(rest.Watcher)
-		if !ok {
-			return nil, fmt.Errorf("loader: %s cannot be watched", f.resource)
-		}
-		*f.to = rest.NewFollower(f.resource.String(), watcher, f.handler, cfg.Logger)
+	return l, l.follow()
+}
+
+// follow makes a follower for each kind of configuration.
+func (l *Loader) follow() (err error) {
+	if l.crdFollower, err = l.follower(crdResource, crdHandler{l}); err != nil {
+		return err
 	}
-	return l, nil
+	if l.moduleFollower, err = l.follower(moduleResource, moduleHandler{l}); err != nil {
+		return err
+	}
+	if l.strategyFollower, err = l.follower(strategyResource, strategyHandler{l}); err != nil {
+		return err
+	}
+	l.policyFollowers = map[schema.GroupResource]*rest.Follower{}
+	for _, gr := range policyResources() {
+		if l.policyFollowers[gr], err = l.follower(gr, policyHandler{l, gr}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Loader) follower(gr schema.GroupResource, handler rest.FollowHandler) (*rest.Follower, error) {
+	watcher, ok := l.builtin(gr).(rest.Watcher)
+	if !ok {
+		return nil, fmt.Errorf("loader: %s cannot be watched", gr)
+	}
+	return rest.NewFollower(gr.String(), watcher, handler, l.cfg.Logger), nil
+}
+
+// followers returns all.
+func (l *Loader) followers() []*rest.Follower {
+	all := []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower}
+	for _, f := range l.policyFollowers {
+		all = append(all, f)
+	}
+	return all
 }
 
 // Holder has the snapshot in force.
@@ -161,7 +202,7 @@ func (l *Loader) Holder() *extension.Holder { return l.holder }
 func (l *Loader) Run(ctx context.Context) {
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var work, writer sync.WaitGroup
-	for _, f := range []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower} {
+	for _, f := range l.followers() {
 		work.Go(func() { f.Run(ctx) })
 	}
 	work.Go(func() { l.background.run(ctx) })
@@ -195,7 +236,7 @@ func (l *Loader) WaitReady(ctx context.Context) error {
 
 // waitKnown waits until every kind has been seen once, so that what is known is published.
 func (l *Loader) waitKnown(ctx context.Context) error {
-	for _, f := range []*rest.Follower{l.crdFollower, l.moduleFollower, l.strategyFollower} {
+	for _, f := range l.followers() {
 		if err := f.WaitSynced(ctx); err != nil {
 			return err
 		}
@@ -253,7 +294,7 @@ func (l *Loader) rebuildLocked(gr schema.GroupResource) error {
 // publishLocked puts the state in force for every request that starts from now on.
 func (l *Loader) publishLocked() {
 	if !l.started {
-		l.started = l.seen.crds && l.seen.modules && l.seen.strategies
+		l.started = l.seen.all()
 		if !l.started {
 			return
 		}
@@ -276,7 +317,7 @@ func (l *Loader) publishLocked() {
 
 func (l *Loader) snapshotLocked() (*extension.Snapshot, error) {
 	l.generation++
-	config := extension.SnapshotConfig{Generation: l.generation, Resources: make([]*rest.Resource, 0, len(l.entries))}
+	config := extension.SnapshotConfig{Generation: l.generation, Resources: make([]*rest.Resource, 0, len(l.entries)), Policies: l.policies.index()}
 	for _, e := range l.entries {
 		config.Resources = append(config.Resources, e.resource)
 	}

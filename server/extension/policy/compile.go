@@ -1,0 +1,126 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/policies"
+)
+
+// FromValidating compiles a ValidatingAdmissionPolicy. The error is policies.Issues when its expressions are at fault;
+// the Policy is returned all the same, with the error in it.
+func FromValidating(engines policies.Engines, from *admissionregistrationv1.ValidatingAdmissionPolicy) (*Policy, error) {
+	spec := &from.Spec
+	p := newPolicy(validatingKind, &from.ObjectMeta, spec.FailurePolicy, spec.ParamKind)
+	source := &policies.Expressions{Path: "spec", MatchConditions: conditionTexts(spec.MatchConditions), Variables: variableTexts(spec.Variables)}
+	for i := range spec.Validations {
+		v := &spec.Validations[i]
+		text := policies.ValidationText{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression}
+		if v.Reason != nil {
+			text.Reason = string(*v.Reason)
+		}
+		source.Validations = append(source.Validations, text)
+	}
+	for _, a := range spec.AuditAnnotations {
+		source.AuditAnnotations = append(source.AuditAnnotations, policies.NamedText{Name: a.Key, Expression: a.ValueExpression})
+	}
+	judge, err := policies.CompileExpressions(engines, source)
+	if err == nil {
+		p.Judge = judge
+	}
+	return p.finish(spec.MatchConstraints, err)
+}
+
+// FromMutating compiles a MutatingAdmissionPolicy, as FromValidating does.
+func FromMutating(engines policies.Engines, from *admissionregistrationv1.MutatingAdmissionPolicy) (*Policy, error) {
+	spec := &from.Spec
+	p := newPolicy(mutatingKind, &from.ObjectMeta, spec.FailurePolicy, spec.ParamKind)
+	p.Reinvoke = spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
+	mutator, err := newMutator(engines, spec)
+	if err == nil {
+		p.Judge = mutator
+	}
+	return p.finish(spec.MatchConstraints, err)
+}
+
+func newPolicy(kind string, meta *metav1.ObjectMeta, failure *admissionregistrationv1.FailurePolicyType, params *admissionregistrationv1.ParamKind) *Policy {
+	p := &Policy{Kind: kind, Name: meta.Name, FailOpen: failure != nil && *failure == admissionregistrationv1.Ignore}
+	if params != nil {
+		gvk := schema.FromAPIVersionAndKind(params.APIVersion, params.Kind)
+		p.ParamKind = &gvk
+	}
+	return p
+}
+
+// finish adds what the policy matches. err is why it has nothing to judge by.
+func (p *Policy) finish(constraints *admissionregistrationv1.MatchResources, err error) (*Policy, error) {
+	var matchErr error
+	switch {
+	case constraints == nil:
+		matchErr = fmt.Errorf("spec.matchConstraints is missing")
+		p.Match = &Match{}
+	default:
+		if p.Match, matchErr = NewMatch(constraints); matchErr != nil {
+			matchErr = fmt.Errorf("spec.matchConstraints: %w", matchErr)
+			p.Match = &Match{rules: newRules(constraints.ResourceRules), excluded: newRules(constraints.ExcludeResourceRules)}
+		}
+	}
+	if p.Err = err; err == nil {
+		p.Err = matchErr
+	}
+	return p, p.Err
+}
+
+func conditionTexts(from []admissionregistrationv1.MatchCondition) []policies.NamedText {
+	list := make([]policies.NamedText, 0, len(from))
+	for _, c := range from {
+		list = append(list, policies.NamedText{Name: c.Name, Expression: c.Expression})
+	}
+	return list
+}
+
+func variableTexts(from []admissionregistrationv1.Variable) []policies.NamedText {
+	list := make([]policies.NamedText, 0, len(from))
+	for _, v := range from {
+		list = append(list, policies.NamedText{Name: v.Name, Expression: v.Expression})
+	}
+	return list
+}
+
+// FromValidatingBinding returns the Binding of a ValidatingAdmissionPolicyBinding.
+func FromValidatingBinding(from *admissionregistrationv1.ValidatingAdmissionPolicyBinding) *Binding {
+	b := newBinding(from.Name, from.Spec.MatchResources, from.Spec.ParamRef)
+	b.Deny = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Deny)
+	b.Warn = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Warn)
+	b.Audit = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Audit)
+	return b
+}
+
+// FromMutatingBinding returns the Binding of a MutatingAdmissionPolicyBinding.
+func FromMutatingBinding(from *admissionregistrationv1.MutatingAdmissionPolicyBinding) *Binding {
+	return newBinding(from.Name, from.Spec.MatchResources, from.Spec.ParamRef)
+}
+
+func newBinding(name string, match *admissionregistrationv1.MatchResources, ref *admissionregistrationv1.ParamRef) *Binding {
+	b := &Binding{Name: name}
+	if b.Match, b.Err = NewMatch(match); b.Err != nil {
+		b.Err = fmt.Errorf("spec.matchResources: %w", b.Err)
+		b.Match = &Match{rules: newRules(match.ResourceRules), excluded: newRules(match.ExcludeResourceRules)}
+	}
+	if ref == nil {
+		return b
+	}
+	b.Params = &ParamRef{Name: ref.Name, Namespace: ref.Namespace,
+		DenyMissing: ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction}
+	if ref.Selector != nil {
+		var err error
+		if b.Params.Selector, err = metav1.LabelSelectorAsSelector(ref.Selector); err != nil && b.Err == nil {
+			b.Err = fmt.Errorf("spec.paramRef.selector: %w", err)
+		}
+	}
+	return b
+}

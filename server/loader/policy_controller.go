@@ -1,0 +1,62 @@
+package loader
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// policyHandler follows one of the resources that policies are made of.
+type policyHandler struct {
+	*Loader
+	resource schema.GroupResource
+}
+
+// Replace implements rest.FollowHandler.
+func (h policyHandler) Replace(objects []*document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	seen := map[string]bool{}
+	for _, obj := range objects {
+		seen[rest.MetaOf(obj).Name()] = true
+		h.applyLocked(obj)
+	}
+	for _, name := range h.policies.names(h.resource) {
+		if !seen[name] {
+			h.removeLocked(name)
+		}
+	}
+	h.seen.policies[h.resource] = true
+	h.publishLocked()
+}
+
+// Change implements rest.FollowHandler.
+func (h policyHandler) Change(e rest.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var changed bool
+	if e.Type == "DELETED" {
+		changed = h.removeLocked(rest.MetaOf(e.Object).Name())
+	} else {
+		changed = h.applyLocked(e.Object)
+	}
+	if changed {
+		h.publishLocked()
+	}
+}
+
+func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
+	changed, err := h.policies.apply(h.resource, obj)
+	if changed || err != nil {
+		meta := rest.MetaOf(obj)
+		h.outcome(corev1.ObjectReference{APIVersion: obj.Get("apiVersion").String(), Kind: obj.Get("kind").String(),
+			Name: meta.Name(), UID: meta.UID()}, err)
+	}
+	return changed
+}
+
+func (h policyHandler) removeLocked(name string) (changed bool) {
+	return h.policies.remove(h.resource, name)
+}

@@ -1,0 +1,184 @@
+package loader
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/policies"
+	"weir.dev/weir/server/extension/policy"
+)
+
+// admissionGroup is the group of the policies that are expressions.
+const admissionGroup = "admissionregistration.k8s.io"
+
+// The resources that policies are made of.
+var (
+	validatingPolicies = schema.GroupResource{Group: admissionGroup, Resource: "validatingadmissionpolicies"}
+	validatingBindings = schema.GroupResource{Group: admissionGroup, Resource: "validatingadmissionpolicybindings"}
+	mutatingPolicies   = schema.GroupResource{Group: admissionGroup, Resource: "mutatingadmissionpolicies"}
+	mutatingBindings   = schema.GroupResource{Group: admissionGroup, Resource: "mutatingadmissionpolicybindings"}
+)
+
+// policyResources are all of them; of each the bindings are those of the policies before.
+func policyResources() []schema.GroupResource {
+	return []schema.GroupResource{validatingPolicies, validatingBindings, mutatingPolicies, mutatingBindings}
+}
+
+// policyKind is the kind of policy that a resource holds, or holds bindings of.
+func policyKind(gr schema.GroupResource) string {
+	if gr == mutatingPolicies || gr == mutatingBindings {
+		return "MutatingAdmissionPolicy"
+	}
+	return "ValidatingAdmissionPolicy"
+}
+
+// policySet is what the Loader knows of policies and their bindings. Loader.mu guards it.
+type policySet struct {
+	engines  policies.Engines
+	policies map[policyKey]*policyState
+	bindings map[policyKey]*bindingState
+}
+
+// policyKey names a policy, or a binding, of a kind of policy.
+type policyKey struct{ kind, name string }
+
+// policyState is one policy.
+type policyState struct {
+	uid        types.UID
+	generation int64
+	// inForce is the last one that compiled, or, when none ever did, one that cannot judge: its failure policy decides.
+	inForce *policy.Policy
+	// err says why the newest generation is not in force.
+	err error
+}
+
+// bindingState is one binding.
+type bindingState struct {
+	uid        types.UID
+	generation int64
+	policy     string
+	binding    *policy.Binding
+}
+
+func newPolicySet(engines policies.Engines) *policySet {
+	return &policySet{engines: engines, policies: map[policyKey]*policyState{}, bindings: map[policyKey]*bindingState{}}
+}
+
+// apply brings an object of one of the resources into the set. It reports whether anything changed.
+func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (changed bool, err error) {
+	kind := policyKind(gr)
+	switch gr {
+	case validatingPolicies:
+		from := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
+			return false, fmt.Errorf("stored policy cannot be read: %w", err)
+		}
+		return s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
+	case mutatingPolicies:
+		from := &admissionregistrationv1.MutatingAdmissionPolicy{}
+		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
+			return false, fmt.Errorf("stored policy cannot be read: %w", err)
+		}
+		return s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
+	case validatingBindings:
+		from := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
+			return false, fmt.Errorf("stored binding cannot be read: %w", err)
+		}
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{from.UID, from.Generation, from.Spec.PolicyName, policy.FromValidatingBinding(from)}), nil
+	default:
+		from := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
+		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
+			return false, fmt.Errorf("stored binding cannot be read: %w", err)
+		}
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{from.UID, from.Generation, from.Spec.PolicyName, policy.FromMutatingBinding(from)}), nil
+	}
+}
+
+func (s *policySet) applyPolicy(key policyKey, uid types.UID, generation int64, compile func() (*policy.Policy, error)) (changed bool, err error) {
+	state := s.policies[key]
+	if state != nil && state.uid == uid && state.generation == generation {
+		return false, nil
+	}
+	if state == nil || state.uid != uid {
+		state = &policyState{uid: uid}
+		s.policies[key] = state
+	}
+	state.generation = generation
+	next, err := compile()
+	state.err = err
+	// What was in force and works is not replaced by what does not.
+	if err == nil || state.inForce == nil || state.inForce.Err != nil {
+		state.inForce = next
+	}
+	return true, err
+}
+
+func (s *policySet) applyBinding(key policyKey, next bindingState) (changed bool) {
+	state := s.bindings[key]
+	if state != nil && state.uid == next.uid && state.generation == next.generation {
+		return false
+	}
+	s.bindings[key] = &next
+	return true
+}
+
+// remove drops an object. It reports whether it was there.
+func (s *policySet) remove(gr schema.GroupResource, name string) (changed bool) {
+	key := policyKey{policyKind(gr), name}
+	if gr == validatingPolicies || gr == mutatingPolicies {
+		_, changed = s.policies[key]
+		delete(s.policies, key)
+		return changed
+	}
+	_, changed = s.bindings[key]
+	delete(s.bindings, key)
+	return changed
+}
+
+// names returns those of all objects of a resource.
+func (s *policySet) names(gr schema.GroupResource) []string {
+	var names []string
+	kind := policyKind(gr)
+	if gr == validatingPolicies || gr == mutatingPolicies {
+		for key := range s.policies {
+			if key.kind == kind {
+				names = append(names, key.name)
+			}
+		}
+		return names
+	}
+	for key := range s.bindings {
+		if key.kind == kind {
+			names = append(names, key.name)
+		}
+	}
+	return names
+}
+
+// index returns the index of what is in force.
+func (s *policySet) index() *policy.Index {
+	if len(s.policies) == 0 {
+		return nil
+	}
+	bound := map[policyKey][]*policy.Binding{}
+	for key, b := range s.bindings {
+		to := policyKey{key.kind, b.policy}
+		bound[to] = append(bound[to], b.binding)
+	}
+	list := make([]*policy.Policy, 0, len(s.policies))
+	for key, state := range s.policies {
+		p := *state.inForce
+		p.Bindings = bound[key]
+		slices.SortFunc(p.Bindings, func(a, b *policy.Binding) int { return cmp.Compare(a.Name, b.Name) })
+		list = append(list, &p)
+	}
+	return policy.NewIndex(list)
+}
