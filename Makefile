@@ -4,12 +4,15 @@ GO       ?= go
 # Not a tool of go.mod: its requirements would become this module's.
 GOLANGCI ?= $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 DATA_DIR ?= weir-data
+# How long each scenario of `make torture` runs, and the seed of its chance; 0: any.
+TORTURE  ?= 60s
+SEED     ?= 0
 # Packages that share memory between goroutines: they are tested with the race detector too.
 RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
             ./server/endpoints ./server/extension ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race bench check generate tidy format lint vet clean-status
+.PHONY: help run demo build test race bench torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +34,9 @@ race: ## test what is concurrent with the race detector
 
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...
+
+torture: ## break what the server stands on and check all it says; TORTURE=60s each scenario, SEED=, RUN=regexp
+	$(GO) test -count=1 -v -timeout 0 -run 'TestTorture/$(or $(RUN),.)' ./server/servertest/torture -torture $(TORTURE) -seed $(SEED)
 
 check: generate tidy format vet lint test race clean-status ## all that a change must pass; leaves git status clean
 

@@ -1,0 +1,82 @@
+package torture_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// diskBytes is the size of smallDisk: etcd wants twice 64 MB at once for its log.
+const diskBytes = "200m"
+
+// smallDisk returns a file system of a small size, and skips the test where it may not make one.
+func smallDisk(t *testing.T) string {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+diskBytes); err != nil {
+		t.Skipf("a small file system cannot be mounted: %v; run as root on Linux", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount %s: %v", dir, err)
+		}
+	})
+	return dir
+}
+
+// fillDisk fills the file system, frees it after a while and starts what has ended.
+func fillDisk(ctx context.Context, r *run) {
+	dir := filepath.Dir(r.servers[0].dir)
+	filler := filepath.Join(dir, "filler")
+	for {
+		r.wait(ctx, time.Second, 2*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		if err := fill(filler); err != nil {
+			r.t.Error(err)
+			return
+		}
+		r.fault("disk full")
+		r.wait(ctx, 2*time.Second, 6*time.Second)
+		if err := os.Remove(filler); err != nil {
+			r.t.Error(err)
+		}
+		for _, n := range r.nodes {
+			if n.pid() == 0 {
+				r.fault("%s had ended", n.name)
+				if err := n.start(); err != nil {
+					r.t.Error(err)
+				}
+			}
+		}
+		for _, s := range r.servers {
+			if s.pid() == 0 {
+				r.fault("%s had ended", s.name)
+				r.restart(s)
+			}
+			_ = s.ready(ctx)
+		}
+	}
+}
+
+// fill writes until there is no space.
+func fill(name string) error {
+	file, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	block := make([]byte, 64<<10)
+	for size := len(block); size > 0; {
+		if _, err := file.Write(block[:size]); errors.Is(err, syscall.ENOSPC) {
+			size /= 2
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,234 @@
+//go:build unix
+
+package torture_test
+
+import (
+	"context"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// killServers kills a server with -9 and starts it again, over and over.
+func killServers(ctx context.Context, r *run) {
+	for {
+		r.wait(ctx, 500*time.Millisecond, 2*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		s := r.servers[r.random.IntN(len(r.servers))]
+		r.fault("kill %s", s.name)
+		s.kill()
+		if len(r.servers) > 1 { // others go on meanwhile
+			r.wait(ctx, 0, time.Second)
+		}
+		r.restart(s)
+		_ = s.ready(ctx)
+	}
+}
+
+// pauseEtcd stops etcd for a while, up to a time at which requests fail.
+func pauseEtcd(ctx context.Context, r *run) {
+	for {
+		r.wait(ctx, 500*time.Millisecond, 2*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		n := r.nodes[0]
+		r.fault("pause %s", n.name)
+		n.stop()
+		longest := 3 * time.Second
+		if r.random.IntN(4) == 0 {
+			longest = 14 * time.Second
+		}
+		r.wait(ctx, 200*time.Millisecond, longest)
+		n.cont()
+	}
+}
+
+// killEtcd kills etcd with -9 and starts it again.
+func killEtcd(ctx context.Context, r *run) {
+	for {
+		r.wait(ctx, 500*time.Millisecond, 3*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		n := r.nodes[0]
+		r.fault("kill %s", n.name)
+		n.kill()
+		r.wait(ctx, 0, 2*time.Second)
+		if err := n.start(); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// breakEtcd pauses and kills etcd in turn, briefly.
+func breakEtcd(ctx context.Context, r *run) {
+	for i := 0; ; i++ {
+		r.wait(ctx, 300*time.Millisecond, time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		n := r.nodes[0]
+		if i%2 == 0 {
+			r.fault("pause %s", n.name)
+			n.stop()
+			r.wait(ctx, 200*time.Millisecond, 800*time.Millisecond)
+			n.cont()
+			continue
+		}
+		r.fault("kill %s", n.name)
+		n.kill()
+		if err := n.start(); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// cutOff takes one of three members away from the others, from the server, or from both.
+func cutOff(ctx context.Context, r *run) {
+	for i := 0; ; i++ {
+		r.wait(ctx, time.Second, 3*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		// The first is the one that the server asks first.
+		n := r.nodes[(i/2)%len(r.nodes)*(i%2)]
+		switch r.random.IntN(4) {
+		case 0:
+			r.fault("pause %s", n.name)
+			n.stop()
+			r.wait(ctx, 2*time.Second, 8*time.Second)
+			n.cont()
+		case 1:
+			r.fault("cut %s off from the other members", n.name)
+			for _, other := range r.nodes {
+				if other != n {
+					other.peers.set(weather{cut: map[string]bool{n.id: true}})
+				}
+			}
+			n.peers.set(weather{up: true, down: true})
+			r.wait(ctx, 2*time.Second, 8*time.Second)
+			for _, other := range r.nodes {
+				other.peers.set(weather{})
+				other.peers.reset()
+			}
+		case 2:
+			r.fault("cut %s off from the server", n.name)
+			n.client.set(weather{up: true, down: true})
+			r.wait(ctx, 2*time.Second, 8*time.Second)
+			n.client.set(weather{})
+			n.client.reset()
+		case 3:
+			r.fault("kill %s", n.name)
+			n.kill()
+			r.wait(ctx, 0, 3*time.Second)
+			if err := n.start(); err != nil {
+				r.t.Error(err)
+			}
+		}
+	}
+}
+
+// storm changes the weather of all proxies.
+func storm(ctx context.Context, r *run) {
+	var proxies []*proxy
+	for _, n := range r.nodes {
+		if n.client != nil {
+			proxies = append(proxies, n.client)
+		}
+	}
+	for _, s := range r.servers {
+		if s.proxy != nil {
+			proxies = append(proxies, s.proxy)
+		}
+	}
+	for {
+		r.wait(ctx, 300*time.Millisecond, 1500*time.Millisecond)
+		if ctx.Err() != nil {
+			return
+		}
+		p := proxies[r.random.IntN(len(proxies))]
+		switch r.random.IntN(6) {
+		case 0:
+			r.fault("delay")
+			p.set(weather{delay: time.Duration(r.random.IntN(60)) * time.Millisecond})
+			r.wait(ctx, 500*time.Millisecond, 2*time.Second)
+		case 1:
+			r.fault("reset of %d connections", p.reset())
+		case 2:
+			r.fault("refuse")
+			p.set(weather{refuse: true})
+			p.reset()
+			r.wait(ctx, 100*time.Millisecond, time.Second)
+		case 3:
+			r.fault("halve: answers do not come")
+			p.set(weather{down: true})
+			r.wait(ctx, 500*time.Millisecond, 5*time.Second)
+			p.reset()
+		case 4:
+			r.fault("halve: requests do not arrive")
+			p.set(weather{up: true})
+			r.wait(ctx, 500*time.Millisecond, 5*time.Second)
+			p.reset()
+		case 5:
+			r.fault("nothing passes, then all does")
+			p.set(weather{up: true, down: true})
+			r.wait(ctx, 500*time.Millisecond, 3*time.Second)
+		}
+		p.set(weather{})
+	}
+}
+
+// compactAlways drops etcd's history up to what is recorded, every 100 ms.
+func compactAlways(ctx context.Context, r *run) {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if _, err := r.recorder.client.Compact(ctx, r.recorder.seen.Load()); err == nil {
+			r.fault("compact %d", r.recorder.seen.Load())
+		}
+	}
+}
+
+// fillQuota waits until etcd has no space, and makes some after a while.
+func fillQuota(ctx context.Context, r *run) {
+	c := r.recorder.client
+	full := func(ctx context.Context) bool {
+		resp, err := c.AlarmList(ctx)
+		return err == nil && len(resp.Alarms) > 0
+	}
+	relieve := func(ctx context.Context) {
+		// Nothing more can come, so all is recorded soon.
+		if _, err := c.Compact(ctx, r.recorder.seen.Load()); err != nil {
+			return
+		}
+		if _, err := c.Defragment(ctx, r.nodes[0].address); err != nil {
+			return
+		}
+		_, _ = c.AlarmDisarm(ctx, &clientv3.AlarmMember{})
+	}
+	for ctx.Err() == nil {
+		if full(ctx) {
+			r.fault("no space")
+			r.wait(ctx, time.Second, 2*time.Second)
+			if ctx.Err() == nil {
+				relieve(ctx)
+			}
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	_ = eventually(r.context, 50*time.Millisecond, func(ctx context.Context) error {
+		if full(ctx) {
+			relieve(ctx)
+			return context.DeadlineExceeded
+		}
+		return nil
+	})
+}

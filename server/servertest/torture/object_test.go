@@ -1,0 +1,77 @@
+package torture_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+)
+
+// object is what the tests look at of a ConfigMap. Every write gives it a value of its own.
+type object struct {
+	key, value, side, uid string
+	rv                    int64
+}
+
+// wire is an object, a list or a Status as it is served.
+type wire struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name               string            `json:"name"`
+		UID                string            `json:"uid"`
+		ResourceVersion    string            `json:"resourceVersion"`
+		Labels             map[string]string `json:"labels"`
+		Annotations        map[string]string `json:"annotations"`
+		Continue           string            `json:"continue"`
+		RemainingItemCount *int64            `json:"remainingItemCount"`
+	} `json:"metadata"`
+	Data    map[string]string `json:"data"`
+	Items   []wire            `json:"items"`
+	Reason  string            `json:"reason"`
+	Message string            `json:"message"`
+	Code    int               `json:"code"`
+}
+
+func parse(data []byte) (wire, error) {
+	var w wire
+	err := json.Unmarshal(data, &w)
+	return w, err
+}
+
+// revision is the resourceVersion, 0 where there is none.
+func (w *wire) revision() int64 {
+	rv, err := strconv.ParseInt(w.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return rv
+}
+
+func (w *wire) object() object {
+	return object{key: w.Metadata.Name, value: w.Data["v"], side: w.Metadata.Labels["side"], uid: w.Metadata.UID, rv: w.revision()}
+}
+
+// body is the object as it is sent. resourceVersion is left out where it is 0.
+func (o object) body(pad string) string {
+	meta := map[string]any{"name": o.key, "labels": map[string]string{"side": o.side}}
+	if o.rv != 0 {
+		meta["resourceVersion"] = strconv.FormatInt(o.rv, 10)
+	}
+	if o.uid != "" {
+		meta["uid"] = o.uid
+	}
+	out, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
+		"data": map[string]string{"v": o.value, "pad": pad}})
+	if err != nil {
+		panic(err) // strings only
+	}
+	return string(out)
+}
+
+// selector says which objects a list or a watch is about; the zero value is about all.
+type selector struct{ side, name string }
+
+func (s selector) selects(o *object) bool {
+	return o != nil && (s.side == "" || s.side == o.side) && (s.name == "" || s.name == o.key)
+}
+
+func (s selector) String() string { return fmt.Sprintf("side=%q name=%q", s.side, s.name) }

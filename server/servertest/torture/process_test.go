@@ -1,0 +1,155 @@
+//go:build unix
+
+package torture_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// process is a binary that can be killed and started again. It ends with the test.
+type process struct {
+	name    string
+	binary  string
+	args    []string
+	logFile string
+
+	mu      sync.Mutex
+	command *exec.Cmd     // nil when it does not run; guarded by mu
+	ended   chan struct{} // closed when the latest command has ended; guarded by mu
+}
+
+func newProcess(t *testing.T, name, binary, logs string, args ...string) *process {
+	p := &process{name: name, binary: binary, args: args, logFile: filepath.Join(logs, name+".log")}
+	t.Cleanup(func() {
+		p.kill()
+		if t.Failed() {
+			t.Logf("the log of %s ends:\n%s", name, p.tail(6000))
+		}
+	})
+	return p
+}
+
+// start starts the process unless it runs.
+func (p *process) start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.command != nil {
+		return nil
+	}
+	log, err := os.OpenFile(p.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.Command(p.binary, p.args...)
+	command.Stdout, command.Stderr = log, log
+	command.SysProcAttr = bound()
+	if err := command.Start(); err != nil {
+		return fmt.Errorf("%s: %w", p.name, err)
+	}
+	ended := make(chan struct{})
+	p.command, p.ended = command, ended
+	go func() {
+		_ = command.Wait()
+		p.mu.Lock()
+		p.command = nil
+		p.mu.Unlock()
+		close(ended)
+	}()
+	return nil
+}
+
+// signal sends a signal where the process runs.
+func (p *process) signal(s os.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.command != nil {
+		_ = p.command.Process.Signal(s) // it may have ended meanwhile
+	}
+}
+
+func (p *process) stop() { p.signal(syscall.SIGSTOP) }
+func (p *process) cont() { p.signal(syscall.SIGCONT) }
+
+// kill ends the process with SIGKILL and waits for it.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	p.wait(context.Background())
+}
+
+// wait waits until the process has ended.
+func (p *process) wait(ctx context.Context) {
+	p.mu.Lock()
+	ended := p.ended
+	p.mu.Unlock()
+	if ended == nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+}
+
+// pid is 0 when the process does not run.
+func (p *process) pid() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.command == nil {
+		return 0
+	}
+	return p.command.Process.Pid
+}
+
+// memory is the resident set in MiB, 0 when it cannot be told.
+func (p *process) memory() int {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid()))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(data, []byte("VmRSS:"))
+	var kib int
+	if _, err := fmt.Sscan(string(rest), &kib); err != nil {
+		return 0
+	}
+	return kib / 1024
+}
+
+// tail is the end of the log.
+func (p *process) tail(n int) string {
+	data, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-n):])
+}
+
+// freePort returns a port that nobody listens on, below those that the system gives to outgoing connections, so
+// that it stays free while a server is down.
+func freePort(t *testing.T) int {
+	t.Helper()
+	for range 200 {
+		var b [2]byte
+		_, _ = rand.Read(b[:]) // does not fail
+		port := 12000 + int(binary.BigEndian.Uint16(b[:]))%18000
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		_ = l.Close()
+		return port
+	}
+	t.Fatal("no free port")
+	return 0
+}

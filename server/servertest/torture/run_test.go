@@ -1,0 +1,439 @@
+//go:build unix
+
+package torture_test
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// patience bounds the start, and the time after the faults in which everything must get well.
+const patience = 90 * time.Second
+
+// plan is one scenario.
+type plan struct {
+	name string
+	// brief: it is part of the short form.
+	brief bool
+	// etcds is how many; 0: the one in the server.
+	etcds int
+	// weirs is how many servers; 0: one.
+	weirs                  int
+	etcdProxy, clientProxy bool
+	etcdArgs, weirArgs     []string
+	// fsync: etcd waits for the disk.
+	fsync bool
+	// pace is between two operations of a writer, pad how many bytes an object has more at most.
+	pace time.Duration
+	pad  int
+	// expires: watches may be told that they are too old.
+	expires bool
+	// roams: watches resume on another server each time.
+	roams bool
+	// pagers is how many more clients list in pages.
+	pagers int
+	// stalled is how many watchers do not read until the faults are over.
+	stalled int
+	// dir is where the processes keep their data; nil: anywhere.
+	dir func(t *testing.T) string
+	// faults runs until its context is done; nil: nothing fails.
+	faults func(context.Context, *run)
+	// check looks at what the scenario has of its own.
+	check func(*run)
+}
+
+// run is one plan on its way.
+type run struct {
+	plan
+	t        *testing.T
+	started  time.Time
+	duration time.Duration
+	// context is done when the run is given up.
+	context context.Context
+	seed    uint64
+	random  *rand.Rand // of the faults
+
+	nodes    []*node
+	servers  []*server
+	recorder *recorder
+
+	operations operations
+	lists      lists
+	board      board
+	answers    answers
+	watchers   []*watcher
+	release    chan struct{} // closed when the stalled may read
+
+	// end is the last revision of the run, 0 before it is known.
+	end   atomic.Int64
+	count atomic.Int64 // of faults
+	peak  int          // memory in MiB
+	marks map[string]int64
+}
+
+// now is in nanoseconds since the run began.
+func (r *run) now() int64 { return int64(time.Since(r.started)) }
+
+// fault notes that something is about to be broken.
+func (r *run) fault(format string, args ...any) {
+	r.count.Add(1)
+	if testing.Verbose() {
+		fmt.Fprintf(r.t.Output(), "%7.3f %s\n", time.Since(r.started).Seconds(), fmt.Sprintf(format, args...))
+	}
+	for _, s := range r.servers {
+		r.peak = max(r.peak, s.memory())
+	}
+}
+
+// wait waits for a random time.
+func (r *run) wait(ctx context.Context, from, to time.Duration) {
+	pause(ctx, from+time.Duration(r.random.Int64N(int64(to-from))))
+}
+
+// execute runs a plan for about a duration and returns what came of it.
+func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures {
+	name := fnv.New64()
+	_, _ = name.Write([]byte(p.name))
+	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(rand.NewPCG(seed, name.Sum64())),
+		release: make(chan struct{}), marks: map[string]int64{}}
+	r.weirs = max(r.weirs, 1)
+	if r.pace == 0 {
+		r.pace = 8 * time.Millisecond
+	}
+	r.board.latest = map[string]object{}
+	t.Logf("seed %d", seed)
+
+	var work sync.WaitGroup
+	r.prepare()
+	r.started = time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer work.Wait()
+	defer cancel()
+	r.context = ctx
+
+	// Whoever reads runs until all has been seen, whoever writes until the faults are over.
+	writing, stop := context.WithCancel(ctx)
+	defer stop()
+	recording, endRecord := context.WithCancel(ctx)
+	defer endRecord()
+	var recorded, watched, written sync.WaitGroup
+	recorded.Go(func() { r.recorder.follow(recording) })
+	work.Go(recorded.Wait)
+	r.watchers = r.newWatchers()
+	for _, w := range r.watchers {
+		watched.Go(func() { w.follow(ctx) })
+	}
+	work.Go(watched.Wait)
+	r.startWriters(writing, &written)
+	work.Go(written.Wait)
+
+	failing, calm := context.WithTimeout(ctx, duration)
+	if r.faults != nil {
+		r.faults(failing, r)
+	}
+	<-failing.Done()
+	calm()
+	r.heal()
+	stop()
+	written.Wait()
+	close(r.release)
+	r.finish()
+	seen := make(chan struct{})
+	work.Go(func() { watched.Wait(); close(seen) })
+	select {
+	case <-seen:
+	case <-time.After(patience):
+		for _, w := range r.watchers {
+			if n := len(w.segments); n == 0 || !w.segments[n-1].complete {
+				t.Errorf("watch %s does not get to revision %d: it is about at %d", w.name, r.end.Load(), w.last)
+			}
+		}
+	}
+	endRecord()
+	cancel()
+	work.Wait()
+	return r.judge()
+}
+
+// prepare starts the processes and readies what clients need.
+func (r *run) prepare() {
+	t := r.t
+	dir := ""
+	if r.dir != nil {
+		dir = r.dir(t)
+	} else {
+		dir = t.TempDir()
+	}
+	if r.etcds > 0 {
+		r.nodes = newNodes(t, &r.plan, dir)
+	}
+	for i := range r.weirs {
+		r.servers = append(r.servers, newServer(t, &r.plan, dir, i, r.nodes))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, n := range r.nodes {
+		if err := n.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range r.servers {
+		if err := s.start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range r.servers {
+		if err := s.ready(ctx); err != nil {
+			t.Fatalf("start: %v", err)
+		}
+	}
+	var etcds []string
+	for _, n := range r.nodes {
+		etcds = append(etcds, n.address)
+	}
+	if r.nodes == nil {
+		etcds = []string{r.servers[0].etcd}
+	} else if err := identify(ctx, r.nodes); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.recorder, err = newRecorder(etcds, r.now); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.recorder.client.Close() })
+	c := r.client(0)
+	defer c.close()
+	body := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
+	if code, answer, err := c.ask(ctx, http.MethodPost, "/api/v1/namespaces", body); err != nil || code != http.StatusCreated {
+		t.Fatalf("namespace: %d %s %v", code, answer.Message, err)
+	}
+	// Other servers may not know of the namespace yet.
+	for i := range r.servers {
+		c := r.client(i)
+		err := eventually(ctx, 5*time.Millisecond, func(ctx context.Context) error {
+			code, answer, err := c.ask(ctx, http.MethodPost, collectionPath+"?dryRun=All", object{key: "try"}.body(""))
+			if err == nil && code != http.StatusCreated {
+				err = fmt.Errorf("%d %s", code, answer.Message)
+			}
+			return err
+		})
+		c.close()
+		if err != nil {
+			t.Fatalf("namespace: %v", err)
+		}
+	}
+	if err := r.recorder.begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// client returns one that begins at server i.
+func (r *run) client(i int) *client {
+	var endpoints []endpoint
+	for _, s := range r.servers {
+		endpoints = append(endpoints, s.endpoint(false))
+	}
+	return newClient(endpoints, i)
+}
+
+func (r *run) source(role string, i int) *rand.Rand {
+	h := fnv.New64()
+	fmt.Fprintf(h, "%s %s %d", r.name, role, i)
+	return rand.New(rand.NewPCG(r.seed, h.Sum64()))
+}
+
+const writers = 6
+
+func (r *run) startWriters(ctx context.Context, work *sync.WaitGroup) {
+	for i := range writers {
+		w := &writer{id: i, client: r.client(i), run: r, random: r.source("writer", i)}
+		work.Go(func() { w.work(ctx) })
+	}
+	for i := range 2 + r.pagers {
+		l := &lister{client: r.client(i), run: r, random: r.source("lister", i), pause: 50 * time.Millisecond, paged: i >= 2}
+		work.Go(func() { l.work(ctx) })
+	}
+}
+
+func (r *run) newWatchers() []*watcher {
+	kinds := []watcher{
+		{stream: stream{name: "plain"}},
+		{stream: stream{name: "left", selector: selector{side: "left"}}},
+		{stream: stream{name: "right", selector: selector{side: "right"}}},
+		{stream: stream{name: "named", selector: selector{name: steadyKey}}},
+		{stream: stream{name: "initial"}, initial: true},
+		{stream: stream{name: "initial left", selector: selector{side: "left"}}, initial: true},
+		{stream: stream{name: "slow"}, slow: 4 * time.Millisecond},
+		{stream: stream{name: "bookmarked"}, bookmarked: true},
+		{stream: stream{name: "bookmarked left", selector: selector{side: "left"}}, bookmarked: true},
+	}
+	var out []*watcher
+	for i := range kinds {
+		out = append(out, &kinds[i])
+	}
+	for i := range r.stalled {
+		w := &watcher{stream: stream{name: fmt.Sprintf("stalled %d", i)}, stalled: r.release}
+		if i%4 == 0 {
+			w.selector.side = "left"
+		}
+		out = append(out, w)
+	}
+	for i, w := range out {
+		w.client, w.run, w.random, w.roams = r.client(i), r, r.source("watcher", i), r.roams
+	}
+	return out
+}
+
+// heal undoes all that faults may have done, and waits until all is well.
+func (r *run) heal() {
+	for _, n := range r.nodes {
+		n.cont()
+		for _, p := range []*proxy{n.client, n.peers} {
+			if p != nil {
+				p.set(weather{})
+			}
+		}
+		if err := n.start(); err != nil {
+			r.t.Error(err)
+		}
+	}
+	for _, s := range r.servers {
+		s.cont()
+		if s.proxy != nil {
+			s.proxy.set(weather{})
+		}
+		r.restart(s)
+	}
+	ctx, cancel := context.WithTimeout(r.context, patience)
+	defer cancel()
+	for _, s := range r.servers {
+		if err := s.ready(ctx); err != nil {
+			r.t.Fatalf("all faults are over: %v", err)
+		}
+	}
+}
+
+// restart starts a server that does not run.
+func (r *run) restart(s *server) {
+	if err := s.start(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// finish writes the last object, whose revision ends the run.
+func (r *run) finish() {
+	w := &writer{id: writers, client: r.client(0), run: r, random: r.random}
+	defer w.client.close()
+	ctx, cancel := context.WithTimeout(r.context, patience)
+	defer cancel()
+	for i := 0; ctx.Err() == nil; i++ {
+		op := &operation{client: w.id, kind: create, object: object{key: fmt.Sprintf("%s-%d", lastKey, i), value: fmt.Sprintf("last-%d", i), side: "left"}}
+		if w.do(op); op.outcome == done {
+			r.end.Store(op.got.rv)
+			break
+		}
+		pause(ctx, 50*time.Millisecond)
+	}
+	if r.end.Load() == 0 {
+		r.t.Fatalf("nothing can be written after the faults\n%s", &r.answers)
+	}
+	err := eventually(ctx, 5*time.Millisecond, func(context.Context) error {
+		if seen := r.recorder.seen.Load(); seen < r.end.Load() {
+			return fmt.Errorf("etcd's watch is at %d, want %d", seen, r.end.Load())
+		}
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// judge compares all that was seen with what happened.
+func (r *run) judge() figures {
+	t := r.t
+	history, wrong := r.recorder.end()
+	ops := r.operations.all()
+	f := figures{name: r.name, took: time.Since(r.started), operations: len(ops), watchers: len(r.watchers), faults: int(r.count.Load()),
+		lists: len(r.lists.parts), pagesExpired: r.lists.expired}
+	f.other += report(t, "what etcd tells", wrong)
+	var took []int64
+	for _, op := range ops {
+		switch {
+		case op.acknowledged():
+			f.acknowledged++
+			took = append(took, op.end-op.call)
+		case op.outcome == unknown:
+			f.unknown++
+		}
+	}
+	f.write = percentile99(took)
+	lost := lostWrites(ops, history)
+	f.lostWrites = report(t, "acknowledged writes lost", lost)
+	f.other += report(t, "writes that nobody asked for", foreignWrites(ops, history))
+	f.other += report(t, "answers that no request may get", oddAnswers(ops))
+	f.other += report(t, "answers that do not say what fails", r.answers.unclear())
+	f.other += report(t, "lists", r.lists.check(history))
+	keys, illegal := linearizable(ops, history)
+	f.keys = keys
+	f.other += report(t, "histories", illegal)
+
+	seen := map[int64]int64{}
+	for i := range history.list {
+		seen[history.list[i].rv] = history.list[i].seen
+	}
+	var delays []int64
+	var all findings
+	for _, w := range r.watchers {
+		all.add(w.check(history, r.end.Load()))
+		f.resumes += w.resumes
+		f.expired += w.expired
+		if w.name == "plain" || w.name == "left" {
+			for _, a := range w.arrivals {
+				delays = append(delays, max(0, a.at-seen[a.rv]))
+			}
+		}
+	}
+	f.delay = percentile99(delays)
+	f.events, f.bookmarks = all.events, all.bookmarks
+	f.lostEvents, f.repeated, f.disorder = len(all.lost), len(all.repeated), len(all.disorder)
+	f.other += len(all.filter) + len(all.bookmark)
+	report(t, "watches", all.all())
+	if f.expired > 0 && !r.expires {
+		t.Errorf("%d watches were told that they are too old, and nothing was compacted", f.expired)
+	}
+	for _, s := range r.servers {
+		r.peak = max(r.peak, s.memory())
+	}
+	f.memory = r.peak
+	if r.plan.check != nil {
+		r.plan.check(r)
+	}
+	t.Logf("answers other than success:\n%s", &r.answers)
+	var b strings.Builder
+	table(&b, []figures{f})
+	t.Logf("\n%s", b.String())
+	return f
+}
+
+// report fails the test for what is wrong and returns how much that is.
+func report(t *testing.T, what string, wrong []string) int {
+	t.Helper()
+	slices.SortFunc(wrong, func(a, b string) int { return len(a) - len(b) })
+	for i, text := range wrong {
+		if i == 8 {
+			t.Errorf("%s: and %d more", what, len(wrong)-i)
+			break
+		}
+		t.Errorf("%s: %.6000s", what, text)
+	}
+	return len(wrong)
+}

@@ -1,0 +1,56 @@
+package torture_test
+
+import "fmt"
+
+// lostWrites returns the acknowledged writes that etcd does not have at their revision.
+func lostWrites(ops []*operation, history *revisions) (lost []string) {
+	at := make(map[int64]*revision, len(history.list))
+	deletions := map[string]int{}
+	for i := range history.list {
+		at[history.list[i].rv] = &history.list[i]
+		if history.list[i].now == nil {
+			deletions[history.list[i].key]++
+		}
+	}
+	for _, op := range ops {
+		if !op.acknowledged() {
+			continue
+		}
+		if op.kind == remove {
+			if deletions[op.key]--; deletions[op.key] < 0 {
+				lost = append(lost, fmt.Sprintf("no deletion for %s", op))
+			}
+			continue
+		}
+		if r := at[op.got.rv]; r == nil || r.now == nil || r.key != op.key || r.now.value != op.value || r.now.uid != op.got.uid {
+			lost = append(lost, op.String())
+		}
+	}
+	return lost
+}
+
+// foreignWrites returns the changes that nobody asked for.
+func foreignWrites(ops []*operation, history *revisions) (foreign []string) {
+	asked := map[string]bool{}
+	for _, op := range ops {
+		if op.kind != get && op.kind != remove && (op.outcome == done || op.outcome == unknown) {
+			asked[op.key+"\x00"+op.value] = true
+		}
+	}
+	for i := range history.list {
+		if c := &history.list[i]; c.now != nil && !asked[c.key+"\x00"+c.now.value] {
+			foreign = append(foreign, fmt.Sprintf("rv %d: %+v", c.rv, *c.now))
+		}
+	}
+	return foreign
+}
+
+// oddAnswers returns the answers that no request may get.
+func oddAnswers(ops []*operation) (answers []string) {
+	for _, op := range ops {
+		if op.outcome == odd {
+			answers = append(answers, op.String())
+		}
+	}
+	return answers
+}
