@@ -54,7 +54,10 @@ type Tracker struct {
 	once   sync.Once
 	fields *managedfields.FieldManager
 	types  managedfields.TypeConverter
-	err    error
+	// root is the type for quick ways, nil where there are none.
+	root       *mergeType
+	apiVersion string
+	err        error
 }
 
 var _ rest.FieldManager = (*Tracker)(nil)
@@ -87,6 +90,7 @@ func (t *Tracker) init() error {
 		hub := schema.GroupVersion{Group: t.config.Kind.Group, Version: t.config.StorageVersion}
 		t.fields, t.err = managedfields.NewDefaultCRDFieldManager(t.types, versions{}, versions{}, versions{},
 			t.config.Kind, hub, t.config.Subresource, reset)
+		t.root, t.apiVersion = t.rootType(), t.config.Kind.GroupVersion().String()
 	})
 	return t.err
 }
@@ -97,6 +101,14 @@ func (t *Tracker) Update(_ context.Context, live, obj *document.Document, manage
 	if err := t.init(); err != nil {
 		return nil, err
 	}
+	if result, ok := t.quickUpdate(live, obj, manager); ok {
+		return result, nil
+	}
+	return t.slowUpdate(live, obj, manager)
+}
+
+// slowUpdate is Update by the library.
+func (t *Tracker) slowUpdate(live, obj *document.Document, manager string) (*document.Document, error) {
 	liveObject, err := t.object(live)
 	if err != nil {
 		return nil, err
@@ -125,6 +137,14 @@ func (t *Tracker) Apply(_ context.Context, live, applied *document.Document, man
 	if err := t.init(); err != nil {
 		return nil, err
 	}
+	if result, ok := t.quickApply(live, applied, manager); ok {
+		return result, nil
+	}
+	return t.slowApply(live, applied, manager, force)
+}
+
+// slowApply is Apply by the library.
+func (t *Tracker) slowApply(live, applied *document.Document, manager string, force bool) (*document.Document, error) {
 	liveObject, err := t.object(live)
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"bytes"
 	"fmt"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
@@ -13,7 +14,7 @@ import (
 // default for it. Prune drops them; an apply, which would then own what is not there, refuses them.
 func (k *Kind) Nulls(obj *document.Document) (field.ErrorList, error) {
 	s, err := k.schema()
-	if err != nil || s == nil {
+	if err != nil || s == nil || !bytes.Contains(obj.Bytes(), []byte("null")) {
 		return nil, err
 	}
 	return nulls(obj.Root(), s, nil), nil
