@@ -44,7 +44,8 @@ type builder struct {
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
 }
 
-func newBuilder(set *resources.Set, storages *storages, prefix string, engine policies.Engine, logger *slog.Logger) *builder {
+func newBuilder(set *resources.Set, storages *storages, prefix string, engines policies.Engines, logger *slog.Logger) *builder {
+	engine := engines.Rules
 	layer := func(l rest.Layer) func(string) []rest.Layer {
 		return func(subresource string) []rest.Layer {
 			if subresource != "" {
@@ -53,7 +54,7 @@ func newBuilder(set *resources.Set, storages *storages, prefix string, engine po
 			return []rest.Layer{l}
 		}
 	}
-	return &builder{
+	b := &builder{
 		set: set, storages: storages, prefix: prefix, engine: engine, logger: logger,
 		native: map[schema.GroupResource]func(string) []rest.Layer{
 			{Resource: "namespaces"}: layer(registry.NamespaceLayer{}),
@@ -64,6 +65,10 @@ func newBuilder(set *resources.Set, storages *storages, prefix string, engine po
 			{Group: "weir.dev", Resource: "strategies"}: layer(loader.StrategyGuard(engine)),
 		},
 	}
+	for _, gr := range loader.PolicyResources() {
+		b.native[gr] = layer(loader.PolicyGuard(engines, gr))
+	}
+	return b
 }
 
 // scaleModel is the published name of autoscaling/v1 Scale.

@@ -196,7 +196,7 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
-	build := newBuilder(set, s.storages, s.config.EtcdPrefix, engine, s.logger)
+	build := newBuilder(set, s.storages, s.config.EtcdPrefix, policies.Engines{Conditions: conditions, Rules: engine}, s.logger)
 	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
 		return s.loader.WaitFor(ctx, gr, rv)
 	}

@@ -97,7 +97,7 @@ type seen struct {
 }
 
 func (s *seen) all() bool {
-	return s.crds && s.modules && s.strategies && len(s.policies) == len(policyResources())
+	return s.crds && s.modules && s.strategies && len(s.policies) == len(PolicyResources())
 }
 
 // entry is one resource that is served.
@@ -169,7 +169,7 @@ func (l *Loader) follow() (err error) {
 		return err
 	}
 	l.policyFollowers = map[schema.GroupResource]*rest.Follower{}
-	for _, gr := range policyResources() {
+	for _, gr := range PolicyResources() {
 		if l.policyFollowers[gr], err = l.follower(gr, policyHandler{l, gr}); err != nil {
 			return err
 		}

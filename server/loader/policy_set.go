@@ -26,8 +26,8 @@ var (
 	mutatingBindings   = schema.GroupResource{Group: admissionGroup, Resource: "mutatingadmissionpolicybindings"}
 )
 
-// policyResources are all of them; of each the bindings are those of the policies before.
-func policyResources() []schema.GroupResource {
+// PolicyResources are all of them; of each the bindings are those of the policies before.
+func PolicyResources() []schema.GroupResource {
 	return []schema.GroupResource{validatingPolicies, validatingBindings, mutatingPolicies, mutatingBindings}
 }
 
