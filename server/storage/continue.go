@@ -44,14 +44,14 @@ func EncodeContinue(startKey, prefix string, rv int64) (string, error) {
 func DecodeContinue(token, prefix string) (startKey string, rv int64, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
-		return "", 0, badContinue("not encoded by this server", err)
+		return "", 0, badContinue(err.Error(), err)
 	}
 	var c continueToken
 	if err := json.Unmarshal(text, &c); err != nil {
-		return "", 0, badContinue("not encoded by this server", err)
+		return "", 0, badContinue(err.Error(), err)
 	}
 	if c.APIVersion != continueVersion {
-		return "", 0, badContinue(fmt.Sprintf("server does not recognize this encoded version %q", c.APIVersion), nil)
+		return "", 0, badContinue("server does not recognize this encoded version "+c.APIVersion, nil)
 	}
 	if c.ResourceVersion == 0 || c.ResourceVersion < InconsistentContinue {
 		return "", 0, badContinue("incorrect encoded start resourceVersion (version "+continueVersion+")", nil)
@@ -65,7 +65,7 @@ func DecodeContinue(token, prefix string) (startKey string, rv int64, err error)
 		key = "/" + key
 	}
 	if path.Clean(key) != key {
-		return "", 0, badContinue(fmt.Sprintf("unclean start key %q", c.StartKey), nil)
+		return "", 0, badContinue(c.StartKey, nil)
 	}
 	return prefix + key[1:], c.ResourceVersion, nil
 }

@@ -17,7 +17,7 @@ func ParseResourceVersion(resourceVersion string) (uint64, error) {
 	if err != nil {
 		return 0, &Error{
 			Code:    ErrCodeBadResourceVersion,
-			Message: fmt.Sprintf("invalid resource version %q: must be a decimal number", resourceVersion),
+			Message: fmt.Sprintf("invalid resource version: resourceVersion: Invalid value: %q: %v", resourceVersion, err),
 			Err:     err,
 		}
 	}
