@@ -94,11 +94,15 @@ func newFixture(t testing.TB, b backend) *fixture {
 // newCacher returns a cacher that follows its storage.
 func newCacher(t testing.TB, a *adapter, store storage.Interface, client *clientv3.Client) *cacher.Cacher {
 	t.Helper()
+	attributes := a.attributes
+	if attributes == nil {
+		attributes = a.attrs
+	}
 	c, err := cacher.New(cacher.Config{
 		Storage:  store,
 		Prefix:   root + resource,
 		Resource: schema.GroupResource{Resource: "pods"},
-		GetAttrs: a.attrs,
+		GetAttrs: attributes,
 		// The suite asks for the future now and then.
 		FreshTimeout: time.Second,
 	})

@@ -94,6 +94,9 @@ func (a *adapter) event(e storage.Event) (watch.Event, error) {
 		}
 		return watch.Event{Type: watch.Bookmark, Object: pod}, nil
 	}
+	if a.lean {
+		return watch.Event{Type: watch.EventType(e.Type), Object: &example.Pod{}}, nil
+	}
 	pod, err := a.decode(e.Row.Value)
 	return watch.Event{Type: watch.EventType(e.Type), Object: pod}, err
 }
