@@ -102,14 +102,13 @@ func (e *Encryption) hopeless(hash string) bool {
 // fail notes why the file is not in force. hash is that of its content if it will not do whatever happens elsewhere.
 func (e *Encryption) fail(ctx context.Context, hash string, err error) {
 	err = fmt.Errorf("encryption configuration %s is not in force, the one before it is: %w", e.config.File, err)
-	e.mu.Lock()
-	known := e.failure != nil && e.failure.Error() == err.Error()
-	e.failure, e.failed = err, hash
-	e.mu.Unlock()
 	e.metrics.reloaded(err)
-	if !known {
+	if was := e.CheckConfig(ctx); was == nil || was.Error() != err.Error() {
 		e.logger.ErrorContext(ctx, "encryption configuration cannot be loaded; the last good one stays in force", "error", err)
 	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.failure, e.failed = err, hash
 }
 
 // succeed notes that the file is in force, and logs message if it was not before.
