@@ -25,6 +25,26 @@ type Call struct {
 	TargetVersion string
 	// Budget of the request; nil means that only the module's limits hold.
 	Budget *Budget
+	// Trace is told of every call that the guest makes of an import of
+	// package abi, in order; nil: nobody is.
+	Trace func(ImportCall)
+}
+
+// ImportCall is what a guest asked of the host.
+type ImportCall struct {
+	// Import is its name: abi.ImportQuery.
+	Import string
+	// Slot is the first argument; of the log import the level.
+	Slot abi.Slot
+	// Path of a query.
+	Path string
+	// Data is what was answered, if it fitted, or what was written or
+	// logged. It is only valid while Trace runs.
+	Data []byte
+	// Returned by the import: a length, or minus an abi.Errno.
+	Returned int32
+	// Fuel that it took.
+	Fuel int64
 }
 
 // Result is what a hook answered.
@@ -42,6 +62,9 @@ type Result struct {
 	Audit map[string]string
 	// Fuel used; that of a call that fails is in its [Error].
 	Fuel uint64
+	// RestoredBytes of the guest's memory were written to put it back; -1
+	// if that was left to the system, or the guest was given up.
+	RestoredBytes int
 }
 
 // NewMeta encodes a request for guests. It sets the seed if it is empty.

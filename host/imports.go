@@ -31,10 +31,41 @@ func (f importFunc) typ() rewrite.FuncType {
 // abiImports are the functions of module weir.v1.
 func abiImports() map[string]importFunc {
 	return map[string]importFunc{
-		abi.ImportRead:  {i32 + i32 + i32 + i32, i32, importRead},
-		abi.ImportQuery: {i32 + i32 + i32 + i32 + i32, i32, importQuery},
-		abi.ImportWrite: {i32 + i32 + i32, i32, importWrite},
-		abi.ImportLog:   {i32 + i32 + i32, i32, importLog},
+		abi.ImportRead:  {i32 + i32 + i32 + i32, i32, traced(abi.ImportRead, importRead)},
+		abi.ImportQuery: {i32 + i32 + i32 + i32 + i32, i32, traced(abi.ImportQuery, importQuery)},
+		abi.ImportWrite: {i32 + i32 + i32, i32, traced(abi.ImportWrite, importWrite)},
+		abi.ImportLog:   {i32 + i32 + i32, i32, traced(abi.ImportLog, importLog)},
+	}
+}
+
+// traced tells the trace of a call, if it has one, what a guest asks for.
+func traced(name string, f func(c *invocation, args []uint64) int32) func(c *invocation, args []uint64) int32 {
+	return func(c *invocation, args []uint64) int32 {
+		if c.trace == nil {
+			return f(c, args)
+		}
+		before := int64(c.guest.fuel.Get()) + importFuel
+		r := f(c, args)
+		call := ImportCall{Import: name, Slot: abi.Slot(int32(uint32(args[0]))), Returned: r, Fuel: before - int64(c.guest.fuel.Get())}
+		memory := func(ptr, n uint64) []byte {
+			data, _ := c.guest.memory.Read(uint32(ptr), uint32(n))
+			return data
+		}
+		switch name {
+		case abi.ImportRead, abi.ImportQuery:
+			buf, size := args[2], args[3]
+			if name == abi.ImportQuery {
+				buf, size = args[3], args[4]
+				call.Path = string(memory(args[1], min(args[2], abi.MaxPathBytes)))
+			}
+			if r > 0 && uint64(r) <= size {
+				call.Data = memory(buf, uint64(r))
+			}
+		default:
+			call.Data = memory(args[1], uint64(max(r, 0)))
+		}
+		c.trace(call)
+		return r
 	}
 }
 

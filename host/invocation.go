@@ -59,6 +59,7 @@ type invocation struct {
 	deadline  time.Time
 	now       func() time.Time
 
+	trace   func(ImportCall)
 	logger  *slog.Logger
 	logged  int
 	stderr  []byte        // the beginning, for messages

@@ -275,6 +275,7 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 		allowance: allowance,
 		now:       m.artefact.host.config.Now,
 		logger:    m.config.Logger,
+		trace:     call.Trace,
 	}
 	if m.state != nil {
 		c.elapsed = m.state.elapsed
@@ -324,16 +325,23 @@ func (m *Module) call(ctx context.Context, call *Call) (*Result, *Error) {
 	}
 	c := m.invocation(ctx, call, m.settings)
 	status, ferr := g.enter(c, g.invoke, uint64(call.Op))
+	restored := -1
 	if m.state == nil || ferr != nil && ferr.Class == ClassDepth || g.reset(m.state) != nil {
 		// A stack that was enlarged stays with its guest.
 		m.pool.Discard(g)
 	} else {
+		restored = g.linear.Restored()
 		m.pool.Put(g)
 	}
 	if ferr != nil {
 		return nil, ferr
 	}
-	return c.result(status, call)
+	res, ferr := c.result(status, call)
+	if ferr != nil {
+		return nil, ferr
+	}
+	res.RestoredBytes = restored
+	return res, nil
 }
 
 // Acquire takes a reference. It is false once the module is closed.

@@ -63,6 +63,9 @@ type Memory interface {
 	// Restore makes the contents those of the image again. The memory must
 	// have the image's size. A guest whose Restore failed must not be used.
 	Restore() error
+	// Restored is how many bytes the last Restore wrote, or -1 if it left
+	// that to the system.
+	Restored() int
 }
 
 // heapMemory is a Memory on the Go heap that restores by copying.
@@ -122,6 +125,9 @@ func (m *heapMemory) Restore() error {
 	copy(m.buf, m.img.bytes)
 	return nil
 }
+
+// Restored implements Memory.
+func (m *heapMemory) Restored() int { return len(m.buf) }
 
 // NewHeapMemory returns an empty memory on the Go heap.
 func NewHeapMemory(limit uint64) Memory { return &heapMemory{limit: limit} }

@@ -111,6 +111,7 @@ type mappedMemory struct {
 	img       *Image
 	shrink    bool
 	regions   []pageRegion
+	restored  int // bytes
 }
 
 var _ Memory = (*mappedMemory)(nil)
@@ -186,10 +187,12 @@ func (m *mappedMemory) Restore() error {
 	if m.img == nil || m.size != uint64(m.img.Len()) {
 		return errSize
 	}
+	m.restored = int(m.size)
 	switch m.img.mode {
 	case Sticky:
 		return m.restoreWritten()
 	case Discard:
+		m.restored = -1
 		if err := unix.Madvise(m.slice(m.size), unix.MADV_DONTNEED); err != nil {
 			return fmt.Errorf("snapshot: drop pages: %w", err)
 		}
@@ -200,6 +203,9 @@ func (m *mappedMemory) Restore() error {
 	}
 }
 
+// Restored implements Memory.
+func (m *mappedMemory) Restored() int { return m.restored }
+
 // restoreWritten copies back the pages that are private to this mapping.
 func (m *mappedMemory) restoreWritten() error {
 	if m.regions == nil {
@@ -208,13 +214,14 @@ func (m *mappedMemory) restoreWritten() error {
 	base := uintptr(m.base)
 	start, end := base, base+uintptr(m.size)
 	mem := m.slice(m.size)
+	m.restored = 0
 	for start < end {
 		n, next, err := scan(m.sys.pagemap.Fd(), start, end, m.regions)
 		if err != nil {
 			return fmt.Errorf("snapshot: scan pages: %w", err)
 		}
 		for _, r := range m.regions[:n] {
-			copy(mem[r.start-uint64(base):r.end-uint64(base)], m.img.bytes[r.start-uint64(base):])
+			m.restored += copy(mem[r.start-uint64(base):r.end-uint64(base)], m.img.bytes[r.start-uint64(base):])
 		}
 		if next <= start {
 			return fmt.Errorf("snapshot: scan stopped at %d of %d bytes", start-base, m.size)
