@@ -19,6 +19,8 @@ type Engine interface {
 type Source struct {
 	// Inputs are the names of the documents that expressions may use, such as object.
 	Inputs []string
+	// Authorizer lets expressions ask the variable authorizer, which AuthorizerBinder gives its value.
+	Authorizer bool
 	// Variables are named expressions, each of which may use those before it as
 	// variables.<name>. A run evaluates one at most once, and only when it is used.
 	Variables []Variable

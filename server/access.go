@@ -12,6 +12,7 @@ import (
 	"weir.dev/weir/server/auth/bootstrap"
 	"weir.dev/weir/server/auth/rbac"
 	"weir.dev/weir/server/auth/reviews"
+	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/rest"
 )
 
@@ -133,6 +134,17 @@ func (a *access) wire(b *builder) error {
 				return nil
 			}
 			return []rest.Layer{guard}
+		}
+	}
+	for _, gr := range loader.PolicyResources() {
+		others := b.native[gr]
+		guard := loader.PolicyAccess(loader.PolicyAccessConfig{Authorizer: a.authorizer,
+			Stored: func(group, resource string) any { return a.stored(group, resource) }}, gr)
+		b.native[gr] = func(subresource string) []rest.Layer {
+			if subresource != "" {
+				return nil
+			}
+			return append(others(subresource), guard)
 		}
 	}
 	if b.wait == nil {

@@ -251,7 +251,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Metrics: metrics})
+	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Authorizer: s.access.forExpressions, Metrics: metrics})
 	if err != nil {
 		return nil, err
 	}

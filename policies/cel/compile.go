@@ -85,6 +85,9 @@ func (c *compiler) env(x *policies.Expression) (*celgo.Env, error) {
 	for _, name := range c.src.Inputs {
 		opts = append(opts, celgo.Variable(name, celgo.DynType))
 	}
+	if c.src.Authorizer {
+		opts = append(opts, authorizerVariables()...)
+	}
 	if key.item {
 		opts = append(opts, celgo.Variable("item", celgo.DynType), celgo.Variable("items", celgo.DynType),
 			celgo.Variable("index", celgo.IntType), celgo.Variable("path", celgo.StringType))

@@ -92,8 +92,8 @@ func (e *Engine) WithLimits(config Config) (*Engine, error) {
 // Name implements policies.Engine.
 func (*Engine) Name() string { return "cel" }
 
-// libraries are those of k8s.io/apiserver/pkg/cel/environment at version 1.37, apart
-// from the authorizer's, and of mutations, with base64 beside them. A test compares them.
+// libraries are those of k8s.io/apiserver/pkg/cel/environment at version 1.37, and of mutations, with base64 beside
+// them. A test compares them.
 func libraries() []celgo.EnvOption {
 	return []celgo.EnvOption{
 		celgo.HomogeneousAggregateLiterals(),
@@ -107,6 +107,8 @@ func libraries() []celgo.EnvOption {
 		library.IP(),
 		library.CIDR(),
 		library.Format(),
+		library.Authz(),
+		library.AuthzSelectors(),
 		library.SemverLib(library.SemverVersion(1)),
 		library.Lists(library.ListsVersion(1)),
 		library.JSONPatch(),

@@ -16,15 +16,16 @@ import (
 
 // run implements policies.Run and is the activation of its programs.
 type run struct {
-	program   *program
-	inputs    []input
-	variables []variable
-	bytes     uint64 // of all inputs
-	at        *policies.Locals
-	ctx       context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
-	cost      policies.Cost
-	allocated uint64 // by guarded functions, bytes
-	stopped   error  // why an evaluation within the one under way was stopped
+	program    *program
+	inputs     []input
+	variables  []variable
+	authorizer *Authorizer
+	bytes      uint64 // of all inputs
+	at         *policies.Locals
+	ctx        context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
+	cost       policies.Cost
+	allocated  uint64 // by guarded functions, bytes
+	stopped    error  // why an evaluation within the one under way was stopped
 }
 
 type input struct {
@@ -72,6 +73,15 @@ func (r *run) ResolveName(name string) (any, bool) {
 	switch name {
 	case "variables":
 		return r, true
+	case authorizerVariable, requestResourceVariable:
+		switch {
+		case r.authorizer == nil:
+			return types.NullValue, true
+		case name == authorizerVariable:
+			return r.authorizer.authorizer, true
+		default:
+			return r.authorizer.resource, true
+		}
 	case "item", "items", "index", "path":
 		if r.at == nil {
 			return nil, false

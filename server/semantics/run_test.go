@@ -117,7 +117,7 @@ func (r *run) newRequest(ctx context.Context, t *testing.T, s step) *http.Reques
 		req.Header.Set("Content-Type", contentType)
 	}
 	for name, v := range s.Headers {
-		req.Header.Set(name, v)
+		req.Header.Set(name, r.expand(v))
 	}
 	return req
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"k8s.io/apiserver/pkg/authentication/user"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/server/admission"
@@ -22,8 +21,8 @@ type Catalog interface {
 type Config struct {
 	// Namespaces reads namespaces.
 	Namespaces rest.Getter
-	// Authorizer returns what the variable authorizer of an expression is for a user; nil: there is none.
-	Authorizer func(user.Info) any
+	// Authorizer returns what the variable authorizer of an expression is for a request; nil: there is none.
+	Authorizer func(a *admission.Attributes) any
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -39,7 +38,7 @@ func (c *Config) Validate() error {
 // Admission runs the policies of the catalog that is pinned to a request. It is safe for concurrent use.
 type Admission struct {
 	namespaces rest.Getter
-	authorizer func(user.Info) any
+	authorizer func(a *admission.Attributes) any
 	metrics    *Metrics
 }
 
@@ -75,7 +74,7 @@ func (x *Admission) begin(ctx context.Context, a *admission.Attributes) (*candid
 		e.time = received
 	}
 	if x.authorizer != nil {
-		e.authorizer = x.authorizer(a.User)
+		e.authorizer = x.authorizer(a)
 	}
 	return found, e
 }
