@@ -48,8 +48,10 @@ const (
 
 // Error is an error that its caller can act on.
 type Error struct {
-	Code            ErrorCode
-	Key             string
+	Code ErrorCode
+	Key  string
+	// Keys are all that ErrCodeCorruptObj is about, where they are several; Key is the first.
+	Keys            []string
 	ResourceVersion uint64
 	// Continue: see ErrCodeExpired.
 	Continue string

@@ -16,16 +16,17 @@ import (
 
 // Cacher implements storage.Interface for one resource.
 //
-// It starts at the first list, watch, or get of a resourceVersion. Until then it costs
-// nothing and passes everything on. While it is being filled, a Get, and a list with a
+// It starts at the first list, watch, or get of a resourceVersion, and stops when nobody has used it for
+// Config.IdleTimeout; the next use starts it again. Without rows it costs nothing and passes everything on. While it is being filled, a Get, and a list with a
 // limit and without selectors, go to the storage; others wait a little and then fail
 // with storage.ErrCodeNotReady.
 type Cacher struct {
 	config  Config
-	metrics instruments
+	metrics *instruments
 	hub     hub
 	pending pending
 	flights flights
+	usage   usage
 	pasts   pasts
 	kept    snapshots
 
@@ -52,14 +53,19 @@ type Cacher struct {
 	lastNudge atomic.Int64
 	// connected: the cache follows a watch.
 	connected atomic.Bool
-	// unreadable is why the last attempt to fill the cache failed, where stored objects cannot be
-	// read; nil otherwise.
-	unreadable atomic.Pointer[storage.Error]
+	// trouble is why the last attempt to fill the cache failed, where stored objects cannot be
+	// read or the storage is not reached at all; nil otherwise.
+	trouble atomic.Pointer[storage.Error]
+	// suspect: a comparison has found the cache to be wrong, so nothing of it is kept at the next fill.
+	suspect atomic.Bool
+	// repair is sent to when an object that could not be read may be gone.
+	repair chan struct{}
 
 	lifecycle sync.Mutex
 	started   bool               // guarded by lifecycle
 	cancel    context.CancelFunc // guarded by lifecycle
-	work      sync.WaitGroup     // Add is guarded by lifecycle
+	// session are the goroutines of one start, work all others. Add is guarded by lifecycle.
+	session, work sync.WaitGroup
 	// filled is closed while the cache has rows. guarded by lifecycle
 	filled  chan struct{}
 	isReady atomic.Bool
@@ -83,6 +89,7 @@ func New(config Config) (*Cacher, error) {
 		rows:    newTree(),
 		kick:    make(chan struct{}, 1),
 		refill:  make(chan struct{}, 1),
+		repair:  make(chan struct{}, 1),
 		filled:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -101,11 +108,15 @@ func (c *Cacher) Stop() {
 		if c.cancel != nil {
 			c.cancel()
 		}
+		if c.started {
+			c.metrics.running.Add(-1)
+		}
 	}
 	c.lifecycle.Unlock()
 	c.flights.stop()
 	c.pasts.stop()
 	c.work.Wait()
+	c.session.Wait()
 }
 
 // start starts the cache unless it has.
@@ -121,15 +132,8 @@ func (c *Cacher) start() {
 	c.started = true
 	var ctx context.Context
 	ctx, c.cancel = context.WithCancel(context.Background())
-	c.work.Add(2)
-	go func() {
-		defer c.work.Done()
-		c.run(ctx)
-	}()
-	go func() {
-		defer c.work.Done()
-		c.askProgress(ctx)
-	}()
+	c.metrics.running.Add(1)
+	c.launchLocked(ctx)
 }
 
 // spawn runs work in a goroutine that Stop waits for. It does not, and returns false, after Stop.
@@ -163,8 +167,9 @@ func (c *Cacher) setReady(ready bool) {
 	}
 }
 
-// awaitReady starts the cache and waits until it is filled: ErrCodeNotReady after ReadyTimeout,
-// ErrCodeCorruptObj as soon as it is known that stored objects cannot be read.
+// awaitReady starts the cache and waits until it is filled: ErrCodeNotReady after ReadyTimeout, ErrCodeCorruptObj
+// as soon as it is known that stored objects cannot be read, ErrCodeUnreachable when the storage is away for longer
+// than a moment.
 func (c *Cacher) awaitReady(ctx context.Context) error {
 	c.start()
 	if c.isReady.Load() {
@@ -175,13 +180,19 @@ func (c *Cacher) awaitReady(ctx context.Context) error {
 	c.lifecycle.Unlock()
 	timer := c.config.Clock.NewTimer(c.config.ReadyTimeout)
 	defer timer.Stop()
+	moment := c.config.Clock.NewTimer(min(unreachableWait, c.config.ReadyTimeout))
+	defer moment.Stop()
+	waited := false
 	for {
 		g := c.advanced.arm()
-		if err := c.unreadable.Load(); err != nil {
+		if err := c.trouble.Load(); err != nil && (waited || err.Code == storage.ErrCodeCorruptObj) {
 			return err
 		}
 		select {
 		case <-g.fired:
+			continue
+		case <-moment.C():
+			waited = true
 			continue
 		case <-filled:
 			if !c.isStop.Load() {
@@ -233,6 +244,8 @@ func (c *Cacher) Progress() uint64 { return c.rv.Load() }
 // WaitUntil starts the cache and waits until it reflects revision rv. It returns the
 // error of ctx, or io.EOF after Stop.
 func (c *Cacher) WaitUntil(ctx context.Context, rv uint64) error {
+	c.usage.enter()
+	defer c.usage.leave()
 	c.start()
 	if c.rv.Load() >= rv {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,10 +18,17 @@ var ErrInconsistent = errors.New("cache differs from its storage")
 // maxDifferences bounds what the error of a Check lists.
 const maxDifferences = 10
 
-// Check compares the cache with the storage at one revision, every byte. It returns nil
+// Check compares the cache, which it starts, with the storage at one revision, every byte. It returns nil
 // when they are equal, an error that wraps ErrInconsistent and names keys when they are
 // not, and any other error when they could not be compared.
 func (c *Cacher) Check(ctx context.Context) error {
+	c.usage.hold()
+	defer c.usage.leave()
+	return c.checked(ctx)
+}
+
+// checked is a counted comparison. The cache must not be stopped as idle meanwhile.
+func (c *Cacher) checked(ctx context.Context) error {
 	err := c.check(ctx)
 	switch {
 	case err == nil:
@@ -37,7 +45,7 @@ func (c *Cacher) check(ctx context.Context) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
-	if err := c.waitCurrent(ctx, c.config.FreshTimeout, false); err != nil {
+	if err := c.waitCurrent(ctx, c.config.FreshTimeout, true); err != nil {
 		return fmt.Errorf("cacher: check: %w", err)
 	}
 	v := c.snapshot()
@@ -74,6 +82,53 @@ func (c *Cacher) check(ctx context.Context) error {
 		differences = differences[:maxDifferences]
 	}
 	return fmt.Errorf("cacher: %w at revision %d: %w", ErrInconsistent, v.rv, errors.Join(differences...))
+}
+
+// idleChecks is how many comparisons in a row are left out because nothing was written at all since the last
+// that found no difference. Then one is made nevertheless: a row may have been written to in memory.
+const idleChecks = 10
+
+// checkNowAndThen compares the cache with its storage until ctx is done, and has it filled again when they differ.
+func (c *Cacher) checkNowAndThen(ctx context.Context) {
+	if c.config.CheckInterval <= 0 {
+		return
+	}
+	var equalAt uint64
+	for left := 0; c.pause(ctx, c.config.CheckInterval/2+rand.N(c.config.CheckInterval)); {
+		if !c.fresh() {
+			continue
+		}
+		rv, err := c.currentRevision(ctx)
+		if err == nil && rv == equalAt && left < idleChecks {
+			left++
+			continue
+		}
+		equalAt, left = 0, 0
+		switch failed := c.checked(ctx); { // within a start of the cache, which a stop waits for
+		case ctx.Err() != nil:
+			return
+		case failed == nil && err == nil:
+			equalAt = rv
+		case errors.Is(failed, ErrInconsistent):
+			c.distrust(failed)
+		case failed != nil:
+			c.config.Logger.Debug("watch cache could not be compared with its storage", "resource", c.config.Resource.String(), "err", failed)
+		}
+	}
+}
+
+// distrust has the cache filled again from nothing. Watchers end with ErrCodeExpired, so that clients list again.
+func (c *Cacher) distrust(why error) {
+	c.config.Logger.Error("watch cache differs from its storage; it is filled again", "resource", c.config.Resource.String(), "err", why)
+	c.suspect.Store(true)
+	c.setReady(false)
+	select {
+	case c.refill <- struct{}{}:
+	default:
+	}
+	if c.config.OnInconsistent != nil {
+		c.config.OnInconsistent(why)
+	}
 }
 
 // compare returns how the cached rows from from up to end, or with "" all, differ from rows.

@@ -29,6 +29,8 @@ const (
 	// getWait bounds how long a consistent Get waits for the cache before it asks the
 	// storage for the one row, which is never more work than a few waits.
 	getWait = 20 * time.Millisecond
+	// unreachableWait is how long a read waits for the first fill while the storage is not reached.
+	unreachableWait = time.Second
 	// fillPage is the number of rows read at a time when a cache is filled or checked.
 	fillPage = 10000
 )
@@ -52,6 +54,13 @@ type Config struct {
 	ReadyTimeout time.Duration
 	// BookmarkPeriod is the time between the bookmarks of a watcher; 0 means DefaultBookmarkPeriod.
 	BookmarkPeriod time.Duration
+	// IdleTimeout is after how long without any use, a watcher among them, the cache is stopped; 0 never stops it.
+	IdleTimeout time.Duration
+	// CheckInterval is the time between comparisons with the storage, give or take a half; 0 makes none.
+	CheckInterval time.Duration
+	// OnInconsistent is told of a difference that a comparison has found, after the cache has begun to be
+	// filled again. It must not wait; nil is not told.
+	OnInconsistent func(error)
 	// Clock is the time; nil means the system's.
 	Clock clock.Clock
 	// Logger is told of re-initialisations and of rows that cannot be read; nil discards.
@@ -75,7 +84,7 @@ func (c Config) Validate() error {
 	if c.RingSize < 0 || c.RingSize > 1<<24 {
 		errs = append(errs, errors.New("ringSize must be from 0 to 2^24"))
 	}
-	if c.FreshTimeout < 0 || c.ReadyTimeout < 0 || c.BookmarkPeriod < 0 {
+	if c.FreshTimeout < 0 || c.ReadyTimeout < 0 || c.BookmarkPeriod < 0 || c.IdleTimeout < 0 || c.CheckInterval < 0 {
 		errs = append(errs, errors.New("durations must not be negative"))
 	}
 	return errors.Join(errs...)

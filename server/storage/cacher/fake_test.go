@@ -41,6 +41,8 @@ type fake struct {
 	// block, where not nil, is waited for by GetCurrentResourceVersion and lists.
 	block   chan struct{}
 	listErr error
+	// getErr are the errors of Get, by key.
+	getErr map[string]error
 	// onNext is called before a watch gives its events.
 	onNext func(f *fake) error
 }
@@ -137,6 +139,9 @@ func (f *fake) Get(_ context.Context, key string, opts storage.GetOptions) (stor
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gets++
+	if err := f.getErr[key]; err != nil {
+		return storage.Row{}, err
+	}
 	return found(key, f.rows[key], opts)
 }
 

@@ -1,12 +1,16 @@
 package cacher
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server/storage"
 )
 
 // Metrics are the collectors of all cachers of a server, under upstream's names.
-// Their labels are the group and the resource.
+// Their labels are the group and the resource. A resource has no series before something happens to it.
 type Metrics struct {
 	eventsReceived   *prometheus.CounterVec
 	eventsDispatched *prometheus.CounterVec
@@ -25,6 +29,9 @@ type Metrics struct {
 	lists            *prometheus.CounterVec
 	listFetched      *prometheus.CounterVec
 	listReturned     *prometheus.CounterVec
+	idleStops        *prometheus.CounterVec
+	running          prometheus.Gauge
+	storageLists     *storage.ListMetrics
 }
 
 // NewMetrics makes the collectors and registers them with reg, unless that is nil.
@@ -57,51 +64,116 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.4, 1, 2, 3),
 		consistentReads: counter("apiserver_watch_cache_consistent_read_total", "Consistent reads, by whether a watch cache served them.", "success", "fallback"),
 		checks:          counter("apiserver_storage_consistency_checks_total", "Comparisons of a watch cache with its storage.", "status"),
-		lists:           counter("apiserver_cache_list_total", "Lists served by a watch cache."),
-		listFetched:     counter("apiserver_cache_list_fetched_objects_total", "Objects looked at to serve lists."),
+		lists:           counter("apiserver_cache_list_total", "Lists served by a watch cache.", "index"),
+		listFetched:     counter("apiserver_cache_list_fetched_objects_total", "Objects looked at to serve lists.", "index"),
 		listReturned:    counter("apiserver_cache_list_returned_objects_total", "Objects in lists served by a watch cache."),
+		idleStops:       counter("weir_watch_cache_idle_stops_total", "How often a watch cache was stopped because nobody used it."),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_watch_caches_running", Help: "Watch caches that hold their resource's objects."}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration,
 			m.terminated, m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait,
-			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned)
+			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.running)
 	}
+	lists, err := storage.NewListMetrics(reg)
+	if err != nil {
+		panic(err) // as MustRegister
+	}
+	m.storageLists = lists
 	return m
 }
 
-// instruments are the Metrics of one cacher, looked up once.
-type instruments struct {
-	eventsReceived, eventsDispatched, initEvents, initializations, initErrors, terminated prometheus.Counter
-	capacityIncrease, capacityDecrease, lists, listFetched, listReturned                  prometheus.Counter
-	readFresh, readFellBack                                                               prometheus.Counter
-	checkSuccess, checkFailure, checkError                                                prometheus.Counter
-	resourceVersion, capacity                                                             prometheus.Gauge
-	initDuration, readWait                                                                prometheus.Observer
+// Forget removes the series of a resource that is served no more.
+func (m *Metrics) Forget(gr schema.GroupResource) {
+	labels := prometheus.Labels{"group": gr.Group, "resource": gr.Resource}
+	for _, vec := range []interface {
+		DeletePartialMatch(labels prometheus.Labels) int
+	}{
+		m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration, m.terminated,
+		m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait, m.consistentReads, m.checks,
+		m.lists, m.listFetched, m.listReturned, m.idleStops,
+	} {
+		vec.DeletePartialMatch(labels)
+	}
+	m.storageLists.Forget(gr.Group, gr.Resource)
 }
 
-func (m *Metrics) of(gr schema.GroupResource) instruments {
-	l := []string{gr.Group, gr.Resource}
-	with := func(more ...string) []string { return append(l[:2:2], more...) }
-	return instruments{
-		eventsReceived:   m.eventsReceived.WithLabelValues(l...),
-		eventsDispatched: m.eventsDispatched.WithLabelValues(l...),
-		initEvents:       m.initEvents.WithLabelValues(l...),
-		initializations:  m.initializations.WithLabelValues(l...),
-		initErrors:       m.initErrors.WithLabelValues(l...),
-		terminated:       m.terminated.WithLabelValues(l...),
-		capacityIncrease: m.capacityIncrease.WithLabelValues(l...),
-		capacityDecrease: m.capacityDecrease.WithLabelValues(l...),
-		lists:            m.lists.WithLabelValues(l...),
-		listFetched:      m.listFetched.WithLabelValues(l...),
-		listReturned:     m.listReturned.WithLabelValues(l...),
-		readFresh:        m.consistentReads.WithLabelValues(with("true", "false")...),
-		readFellBack:     m.consistentReads.WithLabelValues(with("false", "true")...),
-		checkSuccess:     m.checks.WithLabelValues(with("success")...),
-		checkFailure:     m.checks.WithLabelValues(with("failure")...),
-		checkError:       m.checks.WithLabelValues(with("error")...),
-		resourceVersion:  m.resourceVersion.WithLabelValues(l...),
-		capacity:         m.capacity.WithLabelValues(l...),
-		initDuration:     m.initDuration.WithLabelValues(l...),
-		readWait:         m.readWait.WithLabelValues(l...),
+// instruments are the Metrics of one cacher. Each has a series from its first use on.
+type instruments struct {
+	eventsReceived, eventsDispatched, initEvents, initializations, initErrors, terminated counter
+	capacityIncrease, capacityDecrease, idleStops                                         counter
+	readFresh, readFellBack                                                               counter
+	checkSuccess, checkFailure, checkError                                                counter
+	resourceVersion, capacity                                                             gauge
+	initDuration, readWait                                                                observer
+	running                                                                               prometheus.Gauge
+	list                                                                                  listing
+}
+
+func (m *Metrics) of(gr schema.GroupResource) *instruments {
+	count := func(vec *prometheus.CounterVec, more ...string) counter {
+		return counter{series[prometheus.Counter]{find: sync.OnceValue(func() prometheus.Counter {
+			return vec.WithLabelValues(append([]string{gr.Group, gr.Resource}, more...)...)
+		})}}
 	}
+	set := func(vec *prometheus.GaugeVec) gauge {
+		return gauge{series[prometheus.Gauge]{find: sync.OnceValue(func() prometheus.Gauge { return vec.WithLabelValues(gr.Group, gr.Resource) })}}
+	}
+	observe := func(vec *prometheus.HistogramVec) observer {
+		return observer{series[prometheus.Observer]{find: sync.OnceValue(func() prometheus.Observer { return vec.WithLabelValues(gr.Group, gr.Resource) })}}
+	}
+	return &instruments{
+		eventsReceived:   count(m.eventsReceived),
+		eventsDispatched: count(m.eventsDispatched),
+		initEvents:       count(m.initEvents),
+		initializations:  count(m.initializations),
+		initErrors:       count(m.initErrors),
+		terminated:       count(m.terminated),
+		capacityIncrease: count(m.capacityIncrease),
+		capacityDecrease: count(m.capacityDecrease),
+		idleStops:        count(m.idleStops),
+		readFresh:        count(m.consistentReads, "true", "false"),
+		readFellBack:     count(m.consistentReads, "false", "true"),
+		checkSuccess:     count(m.checks, "success"),
+		checkFailure:     count(m.checks, "failure"),
+		checkError:       count(m.checks, "error"),
+		resourceVersion:  set(m.resourceVersion),
+		capacity:         set(m.capacity),
+		initDuration:     observe(m.initDuration),
+		readWait:         observe(m.readWait),
+		running:          m.running,
+		list: listing{
+			cached: m.storageLists.Of(gr.Group, gr.Resource, storage.ListFromCache),
+			total:  count(m.lists, ""), fetched: count(m.listFetched, ""), returned: count(m.listReturned),
+		},
+	}
+}
+
+// series is one collector of a vector, found at its first use.
+type series[T any] struct{ find func() T }
+
+type (
+	counter  struct{ series[prometheus.Counter] }
+	gauge    struct{ series[prometheus.Gauge] }
+	observer struct{ series[prometheus.Observer] }
+)
+
+func (c counter) Inc()               { c.find().Inc() }
+func (c counter) Add(v float64)      { c.find().Add(v) }
+func (g gauge) Set(v float64)        { g.find().Set(v) }
+func (o observer) Observe(v float64) { o.find().Observe(v) }
+
+// listing counts lists.
+type listing struct {
+	cached                   *storage.ListCounters
+	total, fetched, returned counter
+}
+
+// observe counts one list: the objects looked at, those a selector was asked about, and those returned.
+func (l *listing) observe(fetched, evaluated, returned int) {
+	l.total.Inc()
+	l.fetched.Add(float64(fetched))
+	l.returned.Add(float64(returned))
+	l.cached.Observe("", fetched, evaluated, returned)
 }

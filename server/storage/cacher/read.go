@@ -16,6 +16,8 @@ func (c *Cacher) Get(ctx context.Context, key string, opts storage.GetOptions) (
 	if !ok || c.isStop.Load() {
 		return c.config.Storage.Get(ctx, key, opts)
 	}
+	c.usage.enter()
+	defer c.usage.leave()
 	if opts.ResourceVersion == "" {
 		return c.getCurrent(ctx, key, suffix, opts)
 	}
@@ -91,6 +93,8 @@ func found(key string, row storage.Row, opts storage.GetOptions) (storage.Row, e
 // Count implements storage.Interface.
 func (c *Cacher) Count(ctx context.Context, prefix string) (int64, error) {
 	suffix, ok := c.suffix(prefix, true)
+	c.usage.hold()
+	defer c.usage.leave()
 	if !ok || !c.fresh() || c.waitCurrent(ctx, min(getWait, c.config.FreshTimeout), true) != nil {
 		return c.config.Storage.Count(ctx, prefix)
 	}
@@ -105,6 +109,8 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 	if !ok || c.isStop.Load() {
 		return c.config.Storage.GetList(ctx, key, opts)
 	}
+	c.usage.enter()
+	defer c.usage.leave()
 	prefix := c.config.Prefix + start
 	revision, err := storage.ResolveListRevision(prefix, opts)
 	if err != nil {
@@ -181,13 +187,11 @@ func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opt
 // page returns a page, or with limit 0 all, of the rows of a state that f wants.
 func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List, error) {
 	list := storage.List{ResourceVersion: v.rv, Rows: []storage.Row{}}
-	c.metrics.lists.Inc()
 	if f.exact {
 		if el := v.rows.get(f.start); el != nil && f.selected(el) {
 			list.Rows = append(list.Rows, el.row)
 		}
-		c.metrics.listFetched.Inc()
-		c.metrics.listReturned.Add(float64(len(list.Rows)))
+		c.metrics.list.observe(1, 0, len(list.Rows))
 		return list, nil
 	}
 	selects := f.selects()
@@ -214,8 +218,11 @@ func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List,
 		}
 		return true
 	})
-	c.metrics.listFetched.Add(float64(fetched))
-	c.metrics.listReturned.Add(float64(len(list.Rows)))
+	evaluated := 0
+	if selects {
+		evaluated = fetched
+	}
+	c.metrics.list.observe(fetched, evaluated, len(list.Rows))
 	if !more {
 		return list, nil
 	}

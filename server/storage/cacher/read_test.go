@@ -47,10 +47,10 @@ func suffixes(rows []storage.Row) []string {
 }
 
 // counted returns what a counter has counted.
-func counted(t testing.TB, counter prometheus.Counter) float64 {
+func counted(t testing.TB, c counter) float64 {
 	t.Helper()
 	var m dto.Metric
-	if err := counter.Write(&m); err != nil {
+	if err := c.find().Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	return m.GetCounter().GetValue()
@@ -270,7 +270,7 @@ func TestNotReady(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
-		store.listErr = &storage.Error{Code: storage.ErrCodeUnreachable}
+		store.listErr = &storage.Error{Code: storage.ErrCodeTimeout}
 		c := newTestCacher(t, store, nil)
 		if err := c.ReadinessCheck(); err != nil {
 			t.Errorf("unused: %v", err)
@@ -283,7 +283,7 @@ func TestNotReady(t *testing.T) {
 		}
 		opts := selecting(t, "", "", "")
 		opts.Predicate.Limit = 1
-		if _, err := c.GetList(t.Context(), testPrefix, opts); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+		if _, err := c.GetList(t.Context(), testPrefix, opts); storage.CodeOf(err) != storage.ErrCodeTimeout {
 			t.Errorf("list with a limit did not go to the storage: %v", err)
 		}
 		begin := time.Now()
@@ -296,6 +296,17 @@ func TestNotReady(t *testing.T) {
 		if _, err := c.Watch(t.Context(), testPrefix, selecting(t, "0", "", "")); storage.CodeOf(err) != storage.ErrCodeNotReady {
 			t.Errorf("watch: %v", err)
 		}
+		store.do(func() { store.listErr = &storage.Error{Code: storage.ErrCodeUnreachable} })
+		time.Sleep(longestBackoff)
+		begin = time.Now()
+		if _, err := c.GetList(t.Context(), testPrefix, selecting(t, "0", "", "")); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+			t.Errorf("list of an unreachable storage: %v", err)
+		}
+		if time.Since(begin) != unreachableWait {
+			t.Errorf("list waited %v for an unreachable storage", time.Since(begin))
+		}
+		store.do(func() { store.listErr = &storage.Error{Code: storage.ErrCodeTimeout} })
+		time.Sleep(longestBackoff)
 		go func() {
 			time.Sleep(time.Second)
 			store.do(func() { store.listErr = nil })

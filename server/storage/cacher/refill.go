@@ -47,17 +47,23 @@ var errGap = &storage.Error{
 // then ends with ErrCodeExpired, and nobody can start at a revision before B.
 func (c *Cacher) fill(ctx context.Context) error {
 	started := c.config.Clock.Now()
-	fresh, rv, err := c.list(ctx)
+	suspect := c.suspect.Swap(false)
+	fresh, rv, err := c.list(ctx, suspect)
 	if err != nil {
+		if suspect {
+			c.suspect.Store(true)
+		}
 		var e *storage.Error
-		if errors.As(err, &e) && e.Code == storage.ErrCodeCorruptObj {
-			c.unreadable.Store(e)
+		if errors.As(err, &e) && (e.Code == storage.ErrCodeCorruptObj || e.Code == storage.ErrCodeUnreachable) {
+			c.trouble.Store(e)
 			c.advanced.fire(0) // who waits for the cache
+		} else {
+			c.trouble.Store(nil)
 		}
 		return err
 	}
-	c.unreadable.Store(nil)
-	known := c.isReady.Load()
+	c.trouble.Store(nil)
+	known := c.isReady.Load() && !suspect
 	var events []*event
 	if known {
 		events, known = c.gap(fresh, c.rv.Load(), rv)
@@ -78,8 +84,8 @@ func (c *Cacher) fill(ctx context.Context) error {
 	return nil
 }
 
-// list reads all rows. Those that have not changed keep their elements.
-func (c *Cacher) list(ctx context.Context) (tree, uint64, error) {
+// list reads all rows. Those that have not changed keep their elements, unless these are suspect.
+func (c *Cacher) list(ctx context.Context, suspect bool) (tree, uint64, error) {
 	fresh := newTree()
 	var rv uint64
 	opts := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
@@ -101,7 +107,7 @@ func (c *Cacher) list(ctx context.Context) (tree, uint64, error) {
 				return tree{}, 0, fmt.Errorf("cacher: foreign key %q in the list of %s", row.Key, c.config.Prefix)
 			}
 			el := c.cached(suffix)
-			if el == nil || el.row.ResourceVersion != row.ResourceVersion {
+			if el == nil || suspect || el.row.ResourceVersion != row.ResourceVersion {
 				el = c.element(row)
 			}
 			fresh.Load(item{key: el.suffix(), el: el})

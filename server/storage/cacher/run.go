@@ -28,12 +28,19 @@ func (c *Cacher) run(ctx context.Context) {
 	filled := false
 	for failures := 0; ctx.Err() == nil; {
 		var err error
+		filled = filled && !c.suspect.Load()
 		if !filled {
 			if err = c.fill(ctx); err == nil {
 				filled = true
 				continue
 			}
 			c.metrics.initErrors.Inc()
+			if storage.CodeOf(err) == storage.ErrCodeCorruptObj {
+				c.config.Logger.Error("stored objects cannot be read", "resource", c.config.Resource.String(), "err", err)
+				c.awaitRepair(ctx, err, failures)
+				failures++
+				continue
+			}
 		} else {
 			var progressed bool
 			since := c.config.Clock.Now()
@@ -56,7 +63,7 @@ func (c *Cacher) run(ctx context.Context) {
 		}
 		c.config.Logger.Info("watch cache restarts", "resource", c.config.Resource.String(), "fill", !filled, "err", err)
 		if failures > 0 {
-			c.sleep(ctx, backoff(failures))
+			c.sleepFor(ctx, backoff(failures))
 		}
 		failures++
 	}
@@ -71,7 +78,7 @@ func backoff(failures int) time.Duration {
 	return pause/2 + rand.N(pause/2)
 }
 
-func (c *Cacher) sleep(ctx context.Context, pause time.Duration) {
+func (c *Cacher) sleepFor(ctx context.Context, pause time.Duration) {
 	timer := c.config.Clock.NewTimer(pause)
 	defer timer.Stop()
 	select {
@@ -88,6 +95,9 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 	select {
 	case <-c.refill: // of the time before the last fill
 	default:
+	}
+	if c.suspect.Load() {
+		return false, errRefill
 	}
 	// Deferred before Stop, so that the refill is not awaited any more.
 	done := make(chan struct{})

@@ -23,9 +23,24 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 	if err != nil {
 		return nil, err
 	}
-	if err := c.awaitReady(ctx); storage.CodeOf(err) == storage.ErrCodeCorruptObj {
+	c.usage.enter()
+	w, err := c.watch(ctx, key, start, rv, opts)
+	switch {
+	case err == nil:
+		w.holds = true
+		return w, nil
+	case c.trouble.Load() != nil && storage.CodeOf(err) == storage.ErrCodeCorruptObj:
+		c.usage.leave()
 		return &ended{err}, nil
-	} else if err != nil {
+	default:
+		c.usage.leave()
+		return nil, err
+	}
+}
+
+// watch makes a watcher that begins after rv.
+func (c *Cacher) watch(ctx context.Context, key, start string, rv uint64, opts storage.ListOptions) (_ *watcher, err error) {
+	if err := c.awaitReady(ctx); err != nil {
 		return nil, err
 	}
 	sendInitial := rv == 0
@@ -126,6 +141,8 @@ type watcher struct {
 	ended <-chan struct{}
 	stop  chan struct{}
 	once  sync.Once
+	// holds: Watch has returned it, so that it keeps the cache from being stopped.
+	holds bool
 
 	// next is the seq of the first event that has not been looked at.
 	next uint64
@@ -247,6 +264,9 @@ func (w *watcher) Stop() {
 			w.endPast()
 		}
 		w.cacher.hub.leave(w.topic)
+		if w.holds {
+			w.cacher.usage.leave()
+		}
 	})
 }
 

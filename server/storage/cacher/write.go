@@ -19,6 +19,7 @@ func (c *Cacher) Create(ctx context.Context, key string, value []byte, ttl uint6
 // the current one.
 func (c *Cacher) GuaranteedUpdate(ctx context.Context, key string, opts storage.UpdateOptions, update storage.UpdateFunc) (storage.Row, error) {
 	if opts.Cached.Value == nil {
+		c.usage.touch()
 		opts.Cached = c.guess(key)
 	}
 	row, err := c.config.Storage.GuaranteedUpdate(ctx, key, opts, update)
@@ -30,12 +31,16 @@ func (c *Cacher) GuaranteedUpdate(ctx context.Context, key string, opts storage.
 
 // Delete implements storage.Interface. The cached row is the first guess at the current one.
 func (c *Cacher) Delete(ctx context.Context, key string, opts storage.DeleteOptions) (storage.Row, error) {
-	if opts.Cached.Value == nil {
+	if opts.Cached.Value == nil && !opts.Unreadable {
+		c.usage.touch()
 		opts.Cached = c.guess(key)
 	}
 	row, err := c.config.Storage.Delete(ctx, key, opts)
 	if err == nil {
 		c.wrote(storage.Row{Key: row.Key, ResourceVersion: row.ResourceVersion})
+		if opts.Unreadable {
+			c.repaired()
+		}
 	}
 	return row, err
 }

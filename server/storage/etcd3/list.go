@@ -244,6 +244,7 @@ func (c *corruptRows) err() error {
 	return &storage.Error{
 		Code:    storage.ErrCodeCorruptObj,
 		Key:     c.keys[0],
+		Keys:    c.keys,
 		Message: fmt.Sprintf("%d stored objects cannot be read: %s", len(c.keys), strings.Join(c.keys, ", ")),
 		Err:     c.first,
 	}

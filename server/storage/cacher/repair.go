@@ -1,0 +1,81 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"weir.dev/weir/server/storage"
+)
+
+// A cache that cannot be filled because of objects that cannot be read is filled again after a pause that
+// doubles from the first to the longest, and at once when those objects have gone or become readable. To see
+// that, one of them is read every so often.
+const (
+	firstRepairPause   = 2 * time.Second
+	longestRepairPause = time.Minute
+	repairLook         = time.Second
+)
+
+// awaitRepair waits for what err says cannot be read to be repaired, and for a pause at most.
+func (c *Cacher) awaitRepair(ctx context.Context, err error, failures int) {
+	longest := longestRepairPause
+	if failures < 5 {
+		longest = min(firstRepairPause<<failures, longestRepairPause)
+	}
+	longest = longest/2 + rand.N(longest/2)
+	keys := unreadableKeys(err)
+	for started := c.config.Clock.Now(); ; {
+		for len(keys) > 0 && c.readable(ctx, keys[0]) {
+			if keys = keys[1:]; len(keys) == 0 {
+				return
+			}
+		}
+		left := longest - c.config.Clock.Since(started)
+		if left <= 0 || ctx.Err() != nil {
+			return
+		}
+		timer := c.config.Clock.NewTimer(min(left, repairLook))
+		select {
+		case <-timer.C():
+		case <-c.repair:
+			timer.Stop()
+			return
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// unreadableKeys returns the keys that err names.
+func unreadableKeys(err error) []string {
+	var e *storage.Error
+	switch {
+	case !errors.As(err, &e):
+		return nil
+	case len(e.Keys) > 0:
+		return slices.Clone(e.Keys)
+	case e.Key != "":
+		return []string{e.Key}
+	}
+	return nil
+}
+
+// readable reports that the object of key can be read now, or is gone.
+func (c *Cacher) readable(ctx context.Context, key string) bool {
+	_, err := c.config.Storage.Get(ctx, key, storage.GetOptions{IgnoreNotFound: true})
+	return err == nil
+}
+
+// repaired is called when an object that could not be read has been deleted through this cache: a list that comes now
+// waits for the cache instead of being told what was wrong with it.
+func (c *Cacher) repaired() {
+	c.trouble.Store(nil)
+	select {
+	case c.repair <- struct{}{}:
+	default:
+	}
+}
