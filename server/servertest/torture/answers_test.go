@@ -35,7 +35,7 @@ func (a *answers) add(server, verb string, code int, answer *wire, err error) {
 	}
 }
 
-// codes returns the status codes at 500 and above that writes were answered with.
+// String is one line for each kind of answer.
 func (a *answers) String() string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,12 +46,15 @@ func (a *answers) String() string {
 	return b.String()
 }
 
-// unclear returns the kinds of answers with a 500, which say nothing of what failed.
+// noSpace is how a server says that the storage is full.
+const noSpace = "no space left"
+
+// unclear returns the kinds of answers with a 500 that do not say what failed.
 func (a *answers) unclear() (kinds []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for kind, n := range a.count {
-		if strings.Contains(kind, " 500 ") {
+		if strings.Contains(kind, " 500 ") && !strings.Contains(a.texts[kind], noSpace) {
 			kinds = append(kinds, fmt.Sprintf("%d times %s: %s", n, kind, a.texts[kind]))
 		}
 	}

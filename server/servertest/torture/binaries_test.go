@@ -42,6 +42,9 @@ func TestMain(m *testing.M) {
 
 func weirFor(t *testing.T) string {
 	t.Helper()
+	if *built != "" {
+		return *built
+	}
 	binary, err := weirBinary()
 	if err != nil {
 		t.Fatal(err)

@@ -32,19 +32,47 @@ type client struct {
 	at        int
 }
 
+// newClient returns a client that begins at one of the endpoints.
 func newClient(endpoints []endpoint, at int) *client {
 	c := &client{endpoints: endpoints, https: make([]*http.Client, len(endpoints)), at: at % len(endpoints)}
 	for i, e := range endpoints {
-		protocols := &http.Protocols{}
-		protocols.SetHTTP2(true)
-		c.https[i] = &http.Client{Transport: &http.Transport{
-			TLSClientConfig: e.tls.Clone(), Protocols: protocols,
-			DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 3 * time.Second,
-			HTTP2:               &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime},
-		}}
+		c.https[i] = &http.Client{Transport: transport(e, &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime})}
 	}
 	return c
+}
+
+func transport(e endpoint, h2 *http.HTTP2Config) *http.Transport {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP2(true)
+	return &http.Transport{
+		TLSClientConfig: e.tls.Clone(), Protocols: protocols,
+		DialContext:         (&net.Dialer{Timeout: 3 * time.Second}).DialContext,
+		TLSHandshakeTimeout: 3 * time.Second, HTTP2: h2,
+	}
+}
+
+// smallBuffer is what a connection takes in that nobody reads from.
+const smallBuffer = 64 << 10
+
+// narrow has the client take in little that it does not read: by the flow control of HTTP/2, or with HTTP/1.1 by that
+// of TCP.
+func (c *client) narrow(http1 bool) {
+	for i, e := range c.endpoints {
+		t := transport(e, &http.HTTP2Config{MaxReceiveBufferPerStream: smallBuffer, MaxReceiveBufferPerConnection: smallBuffer})
+		if http1 {
+			t.Protocols = &http.Protocols{}
+			t.Protocols.SetHTTP1(true)
+		}
+		dial := t.DialContext
+		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if tcp, ok := conn.(*net.TCPConn); ok {
+				_ = tcp.SetReadBuffer(smallBuffer)
+			}
+			return conn, err
+		}
+		c.https[i] = &http.Client{Transport: t}
+	}
 }
 
 func (c *client) close() {

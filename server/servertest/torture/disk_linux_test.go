@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -56,6 +57,9 @@ func fillDisk(ctx context.Context, r *run) {
 		for _, s := range r.servers {
 			if s.pid() == 0 {
 				r.fault("%s had ended", s.name)
+				if end := s.tail(3000); !strings.Contains(end, "no space left") {
+					r.t.Errorf("%s does not say why it ended: %s", s.name, end)
+				}
 				r.restart(s)
 			}
 			_ = s.ready(ctx)

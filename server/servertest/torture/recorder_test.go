@@ -32,7 +32,7 @@ type recorder struct {
 // newRecorder connects. The endpoints must not be behind what fails on purpose.
 func newRecorder(endpoints []string, now func() int64) (*recorder, error) {
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(),
-		DialKeepAliveTime: time.Second, DialKeepAliveTimeout: 2 * time.Second})
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second})
 	if err != nil {
 		return nil, err
 	}

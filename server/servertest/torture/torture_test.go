@@ -11,8 +11,9 @@ import (
 )
 
 var (
-	long = flag.Duration("torture", 0, "how long each scenario runs; 0: the short form, some seconds each, of a part of them")
-	seed = flag.Uint64("seed", 0, "of all that is random; 0: one of the time")
+	long  = flag.Duration("torture", 0, "how long each scenario runs; 0: the short form, some seconds each, of a part of them")
+	built = flag.String("weir", "", "the server's binary; empty: it is built")
+	seed  = flag.Uint64("seed", 0, "of all that is random; 0: one of the time")
 )
 
 // brief is how long a scenario of the short form runs.
@@ -31,10 +32,10 @@ func plans() []plan {
 		{name: "net-etcd", etcds: 1, etcdProxy: true, faults: storm},
 		{name: "net-client", clientProxy: true, faults: storm},
 		{name: "compaction", brief: true, etcds: 1, pagers: 6, expires: true, faults: compactAlways},
-		{name: "quota", etcds: 1, etcdArgs: []string{"--quota-backend-bytes=8388608"}, pad: 4096, expires: true, faults: fillQuota},
+		{name: "quota", etcds: 1, etcdArgs: []string{"--quota-backend-bytes=8388608"}, pad: 20000, expires: true, faults: fillQuota},
 		{name: "disk", fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk},
 		{name: "disk-external", etcds: 1, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk},
-		{name: "stalled", stalled: 200, pad: 2000, expires: true, faults: stall, check: checkStalled},
+		{name: "stalled", stalled: 200, pad: 60000, expires: true, faults: stall, check: checkStalled},
 		{name: "servers-2", brief: true, etcds: 1, weirs: 2, roams: true, faults: killServers},
 		{name: "servers-3", etcds: 1, weirs: 3, roams: true, faults: killServers},
 	}

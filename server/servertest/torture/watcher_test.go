@@ -28,13 +28,16 @@ type watcher struct {
 	bookmarked bool
 	// roams: it resumes on another server.
 	roams bool
-	// stalled: it does not read before this is closed; nil reads at once.
+	// stalled: it does not read before this is closed; nil reads at once. leaves: nor does it then.
 	stalled <-chan struct{}
+	leaves  bool
 
 	last     int64
 	expired  int
 	breaks   int
 	arrivals []arrival
+	// left: it has gone without reading, as it should.
+	left bool
 }
 
 // arrival is when an event came.
@@ -58,6 +61,9 @@ func (w *watcher) follow(ctx context.Context) {
 			w.segments = append(w.segments, g)
 		}
 		err := w.once(ctx, g)
+		if w.left {
+			return
+		}
 		if end := w.run.end.Load(); end > 0 && w.last >= end && (g.from > 0 || w.last > 0) {
 			g.complete = true
 			return
@@ -68,11 +74,10 @@ func (w *watcher) follow(ctx context.Context) {
 		} else {
 			w.resumes++
 		}
-		if w.roams {
+		if w.roams || err != nil {
 			w.client.move()
 		}
 		if err != nil {
-			w.client.move()
 			pause(ctx, time.Duration(5+w.random.IntN(30))*time.Millisecond)
 		}
 	}
@@ -145,6 +150,10 @@ func (w *watcher) once(ctx context.Context, g *segment) error {
 		case <-w.stalled:
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+		if w.leaves {
+			w.left = true
+			return nil
 		}
 	}
 	return w.read(ctx, g, resp.Body, server)
