@@ -12,7 +12,7 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race bench torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test race bench bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ bench: ## run the benchmarks; BENCH=regexp chooses
 
 torture: ## break what the server stands on and check all it says; TORTURE=60s each scenario, SEED=, RUN=regexp
 	$(GO) test -count=1 -v -timeout 0 -run 'TestTorture/$(or $(RUN),.)' ./server/servertest/torture -torture $(TORTURE) -seed $(SEED)
+
+bench-peer: ## measure beside kube-apiserver, which is built from its modules the first time; ARGS="-rounds 3" and so on
+	$(GO) run ./server/servertest/peer $(ARGS)
 
 check: generate tidy format vet lint test race clean-status ## all that a change must pass; leaves git status clean
 
