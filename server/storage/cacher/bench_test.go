@@ -10,33 +10,138 @@ import (
 	"sync"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"weir.dev/weir/server/storage"
 )
 
-// benchCacher returns a started cacher of n objects of 2 KiB in 50 namespaces.
-func benchCacher(b *testing.B, n int) (*Cacher, *fake) {
+// The objects of the benchmarks: about 2 KiB each, in 50 namespaces and on 500 nodes, of 100 apps.
+const (
+	benchBytes      = 2048
+	benchNamespaces = 50
+	benchNodes      = 500
+	benchApps       = 100
+)
+
+// benchSizes are how many objects the benchmarks have.
+func benchSizes() []int {
+	if testing.Short() {
+		return []int{10_000}
+	}
+	return []int{10_000, 150_000}
+}
+
+// benchPod returns the key and the value of an object.
+func benchPod(i int) (string, []byte) {
+	namespace, name := fmt.Sprintf("ns%d", i%benchNamespaces), fmt.Sprintf("pod%d", i)
+	value := pod(namespace, name, fmt.Sprintf("n%d", i%benchNodes), fmt.Sprintf("app%d", i%benchApps))
+	padding := strings.Repeat("x", max(benchBytes-len(value)-len(`"resourceVersion":"123456",`)-len(`"pad":"",`), 0))
+	return podKey(namespace, name), bytes.Replace(value, []byte(`"spec":{`), fmt.Appendf(nil, `"spec":{"pad":%q,`, padding), 1)
+}
+
+// benchCacher returns a started cacher of n objects.
+func benchCacher(b testing.TB, n int) (*Cacher, *fake) {
 	b.Helper()
 	store := newFake()
-	padding := strings.Repeat("x", 2048)
 	for i := range n {
-		namespace, name := fmt.Sprintf("ns%d", i%50), fmt.Sprintf("pod%d", i)
-		value := bytes.Replace(pod(namespace, name, fmt.Sprintf("n%d", i%500), "one"), []byte(`"spec":{`), fmt.Appendf(nil, `"spec":{"pad":%q,`, padding), 1)
-		if _, err := store.Create(b.Context(), podKey(namespace, name), value, 0); err != nil {
+		key, value := benchPod(i)
+		if _, err := store.Create(b.Context(), key, value, 0); err != nil {
 			b.Fatal(err)
 		}
 	}
 	store.log = nil
-	c := started(b, store, func(config *Config) { config.Logger = slog.New(slog.DiscardHandler) })
-	b.ReportAllocs()
-	return c, store
+	return started(b, store, func(config *Config) { config.Logger = slog.New(slog.DiscardHandler) }), store
+}
+
+// onSizes runs a benchmark with each number of objects.
+func onSizes(b *testing.B, run func(b *testing.B, c *Cacher, n int)) {
+	for _, n := range benchSizes() {
+		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) {
+			c, _ := benchCacher(b, n)
+			run(b, c, n)
+		})
+	}
 }
 
 func BenchmarkGet(b *testing.B) {
-	for _, rv := range []string{"0", ""} {
-		b.Run(fmt.Sprintf("rv=%q", rv), func(b *testing.B) {
-			c, _ := benchCacher(b, 5000)
+	onSizes(b, func(b *testing.B, c *Cacher, _ int) {
+		for _, rv := range []string{"0", ""} {
+			b.Run(fmt.Sprintf("rv=%q", rv), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if _, err := c.Get(b.Context(), podKey("ns7", "pod7"), storage.GetOptions{ResourceVersion: rv}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	})
+}
+
+func BenchmarkList(b *testing.B) {
+	onSizes(b, func(b *testing.B, c *Cacher, n int) {
+		tests := []struct {
+			name, key, label, field string
+			rows                    int
+		}{
+			{name: "all", key: testPrefix, rows: n},
+			{name: "namespace", key: testPrefix + "ns7/", rows: n / benchNamespaces},
+			{name: "label selector", key: testPrefix, label: "app=app7", rows: n / benchApps},
+			{name: "field selector", key: testPrefix, field: "spec.nodeName=n7", rows: n / benchNodes},
+			{name: "selector of none", key: testPrefix, field: "spec.nodeName=none"},
+		}
+		for _, tc := range tests {
+			b.Run(tc.name, func(b *testing.B) {
+				opts := selecting(b, "", tc.label, tc.field)
+				b.ReportAllocs()
+				for b.Loop() {
+					list, err := c.GetList(b.Context(), tc.key, opts)
+					if err != nil || len(list.Rows) != tc.rows {
+						b.Fatal(len(list.Rows), err)
+					}
+				}
+			})
+		}
+	})
+}
+
+// BenchmarkPage is the cost of one page of 500 in a walk over all of them.
+func BenchmarkPage(b *testing.B) {
+	onSizes(b, func(b *testing.B, c *Cacher, _ int) {
+		opts := selecting(b, "", "", "")
+		opts.Predicate.Limit = 500
+		b.ReportAllocs()
+		for b.Loop() {
+			list, err := c.GetList(b.Context(), testPrefix, opts)
+			if err != nil || len(list.Rows) != 500 {
+				b.Fatal(len(list.Rows), err)
+			}
+			opts.Predicate.Continue = list.Continue
+		}
+	})
+}
+
+// BenchmarkExact is a list at a revision of the past, the first time and again.
+func BenchmarkExact(b *testing.B) {
+	c, store := benchCacher(b, 10_000)
+	opts := selecting(b, rvString(c.Progress()), "", "spec.nodeName=n7")
+	opts.ResourceVersionMatch = metav1.ResourceVersionMatchExact
+	key, value := benchPod(7)
+	var last storage.Row
+	for range 1000 {
+		store.do(func() { last = store.putLocked(key, value) })
+	}
+	if err := c.WaitUntil(b.Context(), last.ResourceVersion); err != nil {
+		b.Fatal(err)
+	}
+	for _, kept := range []bool{false, true} {
+		b.Run(fmt.Sprintf("kept=%v", kept), func(b *testing.B) {
+			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := c.Get(b.Context(), podKey("ns7", "pod7"), storage.GetOptions{ResourceVersion: rv}); err != nil {
+				if !kept {
+					c.kept.clear()
+				}
+				if _, err := c.GetList(b.Context(), testPrefix, opts); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -44,78 +149,90 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
-func BenchmarkList(b *testing.B) {
-	tests := []struct {
-		name, key, field string
-		limit            int64
-		rows             int
-	}{
-		{name: "all", key: testPrefix, rows: 5000},
-		{name: "page of 500", key: testPrefix, limit: 500, rows: 500},
-		{name: "namespace", key: testPrefix + "ns7/", rows: 100},
-		{name: "node", key: testPrefix, field: "spec.nodeName=n7", rows: 10},
-	}
-	for _, tc := range tests {
-		b.Run(tc.name, func(b *testing.B) {
-			c, _ := benchCacher(b, 5000)
-			opts := selecting(b, "", "", tc.field)
-			opts.Predicate.Limit = tc.limit
+// BenchmarkMemory reports what an object takes on the heap, and what of it is not its bytes.
+func BenchmarkMemory(b *testing.B) {
+	for _, n := range benchSizes() {
+		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) {
+			var held, length float64
 			for b.Loop() {
-				list, err := c.GetList(b.Context(), tc.key, opts)
-				if err != nil || len(list.Rows) != tc.rows {
-					b.Fatal(len(list.Rows), err)
+				before := heapAlloc()
+				c, store := benchCacher(b, n)
+				row, err := c.Get(b.Context(), podKey("ns7", "pod7"), storage.GetOptions{ResourceVersion: "0"})
+				if err != nil {
+					b.Fatal(err)
 				}
+				length = float64(len(row.Value))
+				store.rows = nil // what is left is the cache's
+				held = float64(heapAlloc()-before) / float64(n)
+				c.Stop()
 			}
+			b.ReportMetric(held, "B/object")
+			b.ReportMetric(held-length, "overhead-B/object")
 		})
 	}
 }
 
-// BenchmarkFanOut is the cost of one event for all of its watchers, and for the others.
+func heapAlloc() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers have freed
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+// BenchmarkFanOut is the cost of one event for the watchers that it concerns, and for the others.
 func BenchmarkFanOut(b *testing.B) {
 	tests := []struct {
-		name     string
-		watchers int
-		// concerned watch all objects, the others one node each.
-		concerned int
+		name string
+		// selector of the watcher i, on a field.
+		selector func(i int) string
+		concerns func(watchers int) int
 	}{
-		{name: "500 of 500", watchers: 500, concerned: 500},
-		{name: "1 of 1", watchers: 1, concerned: 1},
-		{name: "1 of 10000", watchers: 10000, concerned: 1},
+		{name: "everything", selector: func(int) string { return "" }, concerns: func(watchers int) int { return watchers }},
+		{name: "indexed", selector: func(i int) string { return fmt.Sprintf("spec.nodeName=n%d", i) }, concerns: func(int) int { return 1 }},
+		// A selector that no index can serve: all but the first exclude the node.
+		{
+			name: "not indexed",
+			selector: func(i int) string {
+				if i == 0 {
+					return "spec.nodeName!=none"
+				}
+				return fmt.Sprintf("spec.nodeName!=n0,spec.nodeName!=n%d", i)
+			},
+			concerns: func(int) int { return 1 },
+		},
 	}
 	for _, tc := range tests {
-		b.Run(tc.name, func(b *testing.B) {
-			c, store := benchCacher(b, 1)
-			ctx, cancel := context.WithCancel(b.Context())
-			var running sync.WaitGroup
-			var delivered sync.WaitGroup
-			watch := func(field string, done func(n int)) {
-				w := mustWatch(b, c, testPrefix, selecting(b, rvString(c.Progress()), "", field))
-				running.Go(func() {
-					for {
-						events, err := w.Next(ctx)
-						if err != nil {
-							return
+		for _, watchers := range []int{1, 100, 1000, 10000} {
+			b.Run(fmt.Sprintf("%s/watchers=%d", tc.name, watchers), func(b *testing.B) {
+				c, store := benchCacher(b, 1)
+				ctx, cancel := context.WithCancel(b.Context())
+				var running, delivered sync.WaitGroup
+				for i := range watchers {
+					w := mustWatch(b, c, testPrefix, selecting(b, rvString(c.Progress()), "", tc.selector(i)))
+					running.Go(func() {
+						for {
+							events, err := w.Next(ctx)
+							if err != nil {
+								return
+							}
+							delivered.Add(-len(events))
 						}
-						done(len(events))
-					}
-				})
-			}
-			for i := range tc.watchers {
-				if i < tc.concerned {
-					watch("", func(n int) { delivered.Add(-n) })
-				} else {
-					watch(fmt.Sprintf("spec.nodeName=other%d", i), func(int) {})
+					})
 				}
-			}
-			runtime.Gosched()
-			for b.Loop() {
-				delivered.Add(tc.concerned)
-				putPod(b, store, "a", "x", "n1", "")
-				delivered.Wait()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(tc.concerned), "ns/delivery")
-			cancel()
-			running.Wait()
-		})
+				runtime.Gosched()
+				concerned := tc.concerns(watchers)
+				_, value := benchPod(0)
+				b.ReportAllocs()
+				for b.Loop() {
+					delivered.Add(concerned)
+					store.do(func() { store.putLocked(podKey("ns0", "pod0"), value) })
+					delivered.Wait()
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(concerned), "ns/delivery")
+				cancel()
+				running.Wait()
+			})
+		}
 	}
 }
