@@ -28,6 +28,15 @@ func (e *Engine) Compile(src *Source) (*Program, error) {
 		WithDefaultRegoVersion(ast.RegoV1).
 		WithPathConflictsCheck(nil)
 	compiler.SetErrorLimit(0)
+	compiler.WithStageAfterID(ast.StageCheckRecursion, ast.CompilerStageDefinition{
+		Name: "CheckExponential", MetricName: "weir_check_exponential",
+		Stage: func(compiler *ast.Compiler) *ast.Error { // the type checker would fall for it
+			if at, ok := exponential(compiler.Modules); ok {
+				return ast.NewError(ast.CompileErr, at, "value is exponentially large: it holds itself many times over")
+			}
+			return nil
+		},
+	})
 	compiler.Compile(modules)
 	if compiler.Failed() {
 		c.report(compiler.Errors)
@@ -42,10 +51,6 @@ func (e *Engine) Compile(src *Source) (*Program, error) {
 	rules := resultRules(compiler, entrypoint)
 	if len(rules) == 0 {
 		c.fail(Module{}, nil, "entrypoint %v has none of the rules %s", entrypoint, strings.Join(resultNames, ", "))
-		return nil, c.issues
-	}
-	if at, ok := exponential(compiler.Modules); ok {
-		c.fail(c.texts[at.File], at, "value is exponentially large: it holds itself many times over")
 		return nil, c.issues
 	}
 	p := &Program{
@@ -79,7 +84,7 @@ type compilation struct {
 
 func (c *compilation) fail(m Module, at *ast.Location, format string, args ...any) {
 	issue := policies.Issue{Path: c.src.at(m), Text: m.Text, Message: fmt.Sprintf(format, args...)}
-	if at != nil {
+	if at != nil && at.Row > 0 {
 		issue.Line, issue.Column = at.Row, column(m.Text, at)
 	}
 	c.issues = append(c.issues, issue)
@@ -122,9 +127,12 @@ func (c *compilation) parse() map[string]*ast.Module {
 			Capabilities: c.engine.capabilities, RegoVersion: ast.RegoV1,
 		})
 		var errs ast.Errors
+		var one *ast.Error
 		switch {
 		case errors.As(err, &errs):
 			c.report(errs)
+		case errors.As(err, &one):
+			c.report(ast.Errors{one})
 		case err != nil:
 			c.fail(m, nil, "%v", err)
 		case parsed == nil:
@@ -147,7 +155,7 @@ func (c *compilation) report(errs ast.Errors) {
 	})
 	for _, err := range errs {
 		m := Module{}
-		if err.Location != nil {
+		if err.Location != nil && err.Location.Row > 0 {
 			m = c.texts[err.Location.File]
 		}
 		c.fail(m, err.Location, "%s", c.message(err))

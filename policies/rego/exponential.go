@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
 )
 
 // maxWeight bounds how many values a rule's value may hold for each that it is made of.
-const maxWeight = 1 << 20
+const maxWeight = 1 << 14
 
 // exponential finds a rule whose value is made of others that it holds several times, as
 // those hold theirs: a := [x, x]; b := [a, a]; …. Such a value takes little to build and
@@ -87,6 +88,9 @@ func (w *weigher) body(body ast.Body, vars scope) float64 {
 			for _, t := range terms[1:max(1, len(terms)-1)] {
 				n += w.term(t, vars)
 			}
+			if scalar(x.Operator()) {
+				n = 1
+			}
 			bind(terms[len(terms)-1], max(1, n)*calls)
 		case *ast.Term:
 			heaviest = max(heaviest, w.term(terms, vars))
@@ -95,6 +99,19 @@ func (w *weigher) body(body ast.Body, vars scope) float64 {
 		}
 	}
 	return heaviest
+}
+
+// scalar reports whether a function is one whose results hold nothing.
+func scalar(operator ast.Ref) bool {
+	b := ast.BuiltinMap[operator.String()]
+	if b == nil || b.Decl.Result() == nil {
+		return false
+	}
+	switch b.Decl.Result().(type) {
+	case types.Number, types.Boolean, types.String, types.Null:
+		return true
+	}
+	return false
 }
 
 func (w *weigher) term(t *ast.Term, vars scope) (n float64) {

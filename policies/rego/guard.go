@@ -167,7 +167,7 @@ func redirect(m *ast.Module, guarded map[string]*topdown.Builtin) {
 			return false
 		}
 		if operators[name] == nil {
-			operators[name] = ast.NewTerm(ast.MustParseRef(name))
+			operators[name] = ast.NewTerm(ast.Ref{ast.VarTerm(name)})
 		}
 		terms[0] = operators[name]
 		return false

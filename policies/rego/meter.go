@@ -11,8 +11,11 @@ import (
 )
 
 const (
-	// lookEvery is the number of steps after which a meter looks at the clock.
-	lookEvery = 256
+	// lookEvery is the number of steps after which a meter looks at the clock, or more
+	// often when steps take long: one may search a long list.
+	lookEvery = 4
+	// stepsTake is what lookEvery steps may take.
+	stepsTake = time.Millisecond
 	// maxAllocBytes bounds what guarded functions may make in an evaluation.
 	maxAllocBytes = 32 << 20
 	// stepBytes is how much a function reads or makes for the price of a step.
@@ -28,6 +31,7 @@ type meter struct {
 	look      uint64 // used, when something must be looked at
 	limit     uint64
 	allocated uint64
+	looked    time.Time
 	deadline  time.Time
 	err       error // why it was stopped
 }
@@ -35,7 +39,8 @@ type meter struct {
 var _ topdown.Cancel = (*meter)(nil)
 
 func newMeter(ctx context.Context, c Config, path string) *meter {
-	return &meter{ctx: ctx, path: path, limit: c.StepLimit, look: min(lookEvery, c.StepLimit), deadline: time.Now().Add(c.Timeout)}
+	now := time.Now()
+	return &meter{ctx: ctx, path: path, limit: c.StepLimit, look: min(lookEvery, c.StepLimit), looked: now, deadline: now.Add(c.Timeout)}
 }
 
 // Cancel implements topdown.Cancel. Nobody calls it.
@@ -49,17 +54,23 @@ func (m *meter) Cancelled() bool {
 
 // stop looks whether the evaluation must stop.
 func (m *meter) stop() error {
-	switch {
-	case m.err != nil:
+	if m.err != nil {
 		return m.err
+	}
+	now := time.Now()
+	switch {
 	case m.used > m.limit:
 		m.err = &policies.CostError{Path: m.path, Used: m.used, Limit: m.limit}
 	case m.ctx.Err() != nil:
 		m.err = fmt.Errorf("%s: %w", m.path, context.Cause(m.ctx))
-	case time.Now().After(m.deadline):
+	case now.After(m.deadline):
 		m.err = fmt.Errorf("%s: %w", m.path, context.DeadlineExceeded)
 	default:
-		m.look = min(m.used+lookEvery, m.limit)
+		m.look = m.used
+		if now.Sub(m.looked) < stepsTake {
+			m.look = min(m.used+lookEvery, m.limit)
+		}
+		m.looked = now
 	}
 	return m.err
 }

@@ -48,11 +48,15 @@ func (p *Program) Reads() []string {
 // Judge implements policies.Judge. The error is an *policies.EvalError, a
 // *policies.CostError, or wraps that of ctx, context.DeadlineExceeded for a timeout.
 func (p *Program) Judge(ctx context.Context, r *policies.Review) (*policies.Decision, error) {
-	m := newMeter(ctx, p.config, p.path)
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", p.path, context.Cause(ctx))
 	}
-	e := evaluation{program: p, meter: m, input: inputTerm(r, p.shape), time: r.Time, cache: topdown.NewVirtualCache()}
+	return p.judge(ctx, inputTerm(r, p.shape), r)
+}
+
+func (p *Program) judge(ctx context.Context, input *ast.Term, r *policies.Review) (*policies.Decision, error) {
+	m := newMeter(ctx, p.config, p.path)
+	e := evaluation{program: p, meter: m, input: input, time: r.Time, cache: topdown.NewVirtualCache()}
 	if e.time.IsZero() {
 		e.time = time.Unix(0, 0)
 	}

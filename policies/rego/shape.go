@@ -24,29 +24,28 @@ func (s *shape) member(name string) *shape {
 	return s.each
 }
 
-// add adds what a reference sees: the terms behind its head.
-func (s *shape) add(path []*ast.Term) {
-	if len(path) == 0 {
-		s.whole = true
-		return
-	}
-	switch key := path[0].Value.(type) {
-	case ast.String:
-		if s.members == nil {
-			s.members = map[string]*shape{}
+// add adds what a reference sees: the terms behind its head, and all that is there.
+func (s *shape) add(path []*ast.Term) { s.touch(path).whole = true }
+
+// touch adds that there is something behind a path, which it returns.
+func (s *shape) touch(path []*ast.Term) *shape {
+	for _, t := range path {
+		if key, ok := t.Value.(ast.String); ok {
+			if s.members == nil {
+				s.members = map[string]*shape{}
+			}
+			if s.members[string(key)] == nil {
+				s.members[string(key)] = &shape{}
+			}
+			s = s.members[string(key)]
+			continue
 		}
-		sub := s.members[string(key)]
-		if sub == nil {
-			sub = &shape{}
-			s.members[string(key)] = sub
-		}
-		sub.add(path[1:])
-	default: // a variable; or a number, which only elements have
-		if s.each == nil {
+		if s.each == nil { // a variable; or a number, which only elements have
 			s.each = &shape{}
 		}
-		s.each.add(path[1:])
+		s = s.each
 	}
+	return s
 }
 
 // merge adds what other sees.
@@ -121,33 +120,4 @@ func (s *shape) paths(prefix string) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// shapeOf finds what the modules can see of input.
-func shapeOf(modules map[string]*ast.Module) *shape {
-	s := &shape{}
-	var visit func(t *ast.Term) bool
-	visit = func(t *ast.Term) bool {
-		switch v := t.Value.(type) {
-		case ast.Ref:
-			if !v[0].Equal(ast.InputRootDocument) {
-				return false
-			}
-			s.add(v[1:])
-			for _, key := range v[1:] { // not its head, which by itself is the whole
-				ast.WalkTerms(key, visit)
-			}
-			return true
-		case ast.Var:
-			s.whole = s.whole || v.Equal(ast.InputRootDocument.Value)
-		}
-		return false
-	}
-	for _, m := range modules {
-		for _, rule := range m.Rules {
-			ast.WalkTerms(rule, visit)
-		}
-	}
-	s.settle()
-	return s
 }

@@ -45,7 +45,7 @@ func term(v document.Value) *ast.Term {
 // prune builds the members of a value that shape names. memo has the values that were
 // built as a whole.
 func prune(v document.Value, shape *shape, memo map[document.Value]*ast.Term) *ast.Term {
-	if shape.whole || (v.Kind() != document.Object && (v.Kind() != document.Array || shape.each == nil)) {
+	if k := v.Kind(); shape.whole || k != document.Object && k != document.Array {
 		if k := v.Kind(); k != document.Object && k != document.Array {
 			return term(v)
 		}
@@ -59,6 +59,10 @@ func prune(v document.Value, shape *shape, memo map[document.Value]*ast.Term) *a
 	if v.Kind() == document.Array {
 		elements := make([]*ast.Term, 0, v.Len())
 		for _, e := range v.Elements() {
+			if shape.each == nil { // nobody looks at them; there are as many
+				elements = append(elements, ast.InternedNullTerm)
+				continue
+			}
 			elements = append(elements, prune(e, shape.each, memo))
 		}
 		return ast.ArrayTerm(elements...)
