@@ -22,8 +22,6 @@ const (
 	rvName = "resourceVersion"
 	// rvMember is a member without its number and comma.
 	rvMember = `"resourceVersion":""`
-	// rvDigits is the longest decimal uint64.
-	rvDigits = 20
 )
 
 // Encode implements Codec. It returns served itself when there is nothing to take out.
@@ -86,8 +84,9 @@ func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {
 	if !top.sorted {
 		return nil, false, nil
 	}
-	out = make([]byte, 0, len(stored)+len(rvMember)+rvDigits+len(`"metadata":{},`))
+	size := len(stored) + len(rvMember) + len(",") + digits(rv)
 	if !top.ok {
+		out = make([]byte, 0, size+len(`"metadata":{},`))
 		return spliceMember(out, stored, top, func(out []byte) []byte {
 			out = append(out, `"metadata":{`...)
 			out = appendResourceVersion(out, rv)
@@ -104,6 +103,7 @@ func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {
 	if !meta.sorted {
 		return nil, false, nil
 	}
+	out = make([]byte, 0, size)
 	if meta.ok {
 		out = append(out, stored[:meta.member.nameStart]...)
 		out = appendResourceVersion(out, rv)
@@ -124,6 +124,15 @@ func spliceMember(out, text []byte, in located, member func([]byte) []byte) []by
 		out = append(out, ',')
 	}
 	return append(member(out), text[in.end:]...)
+}
+
+// digits returns how long n is as decimal number.
+func digits(n uint64) int {
+	count := 1
+	for ; n >= 10; n /= 10 {
+		count++
+	}
+	return count
 }
 
 func appendResourceVersion(out []byte, rv uint64) []byte {

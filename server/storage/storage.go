@@ -92,6 +92,9 @@ type ListOptions struct {
 	SendInitialEvents *bool
 	// Progress asks a Watch for bookmarks now and then.
 	Progress bool
+	// Bare spares a Watch without selectors what was before: its events need have no Prev,
+	// and a DELETED one no Value. It is for who keeps the rows anyway.
+	Bare bool
 }
 
 // List is the answer to GetList.
@@ -155,8 +158,8 @@ type Event struct {
 	// Row is the object: after the change, or for Deleted its last state with
 	// the revision of the deletion. For a Bookmark only ResourceVersion is set.
 	Row Row
-	// Prev is the object before the change, where the storage knows it. The cacher needs it
-	// from what it stands on and need not give it.
+	// Prev is the object before the change, where the storage knows it and the watch is not
+	// Bare. The cacher does not give it.
 	Prev Row
 	// InitialEventsEnd marks the bookmark that ends the initial events.
 	InitialEventsEnd bool

@@ -3,6 +3,7 @@ package cacher
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -77,6 +78,9 @@ func (c Config) Validate() error {
 	}
 	if len(c.Prefix) < 2 || !strings.HasSuffix(c.Prefix, "/") {
 		errs = append(errs, errors.New(`prefix must end with "/" and be longer than that`))
+	}
+	if len(c.Prefix) > math.MaxUint16 {
+		errs = append(errs, errors.New("prefix is too long"))
 	}
 	if c.GetAttrs == nil {
 		errs = append(errs, errors.New("getAttrs is required"))

@@ -27,16 +27,16 @@ type element struct {
 	row storage.Row
 	// pairs are the labels, then the fields that the key does not tell.
 	pairs  []pair
-	labels int32
+	labels uint32
 	// base is where the key goes on after the cache's prefix.
-	base int32
+	base uint16
 	// keyName and keyNamespace: the field has the value that the key tells.
 	keyName, keyNamespace bool
 }
 
 // newElement makes an element of a row whose key is below a prefix of base bytes.
 func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element {
-	el := &element{row: row, base: int32(base)}
+	el := &element{row: row, base: uint16(base)}
 	n := len(l) + len(f)
 	namespace, name := el.fromKey()
 	if value, ok := f[nameField]; ok && value == name {
@@ -54,7 +54,7 @@ func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element 
 	for name, value := range l {
 		el.pairs = append(el.pairs, pair{unique.Make(name), unique.Make(value)})
 	}
-	el.labels = int32(len(el.pairs))
+	el.labels = uint32(len(el.pairs))
 	for name, value := range f {
 		if name == nameField && el.keyName || name == namespaceField && el.keyNamespace {
 			continue

@@ -235,7 +235,7 @@ func (f *fake) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watches++
-	return &fakeWatcher{fake: f, ctx: ctx, key: key, rv: rv, epoch: f.epoch, asked: f.progress}, nil
+	return &fakeWatcher{fake: f, ctx: ctx, key: key, rv: rv, epoch: f.epoch, asked: f.progress, bare: opts.Bare}, nil
 }
 
 type fakeWatcher struct {
@@ -246,6 +246,7 @@ type fakeWatcher struct {
 	at    int
 	epoch int
 	asked uint64
+	bare  bool
 	once  sync.Once
 }
 
@@ -304,6 +305,12 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 		e := f.log[w.at]
 		if e.Row.ResourceVersion <= seen || !strings.HasPrefix(e.Row.Key, w.key) {
 			continue
+		}
+		if w.bare {
+			e.Prev = storage.Row{}
+			if e.Type == storage.Deleted {
+				e.Row.Value = nil
+			}
 		}
 		out = append(out, e)
 		w.rv = e.Row.ResourceVersion

@@ -173,7 +173,7 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 				return nil, false
 			}
 			row.Value, row.ResourceVersion = value, rv
-			events = append(events, &event{kind: removal, rv: rv, cur: &element{row: row, base: int32(len(c.config.Prefix))}})
+			events = append(events, &event{kind: removal, rv: rv, cur: &element{row: row, base: uint16(len(c.config.Prefix))}})
 			removed = nil
 		default:
 			return nil, false

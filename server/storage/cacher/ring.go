@@ -37,6 +37,20 @@ type event struct {
 	left atomic.Pointer[storage.Row]
 }
 
+// bury gives a removal the last state of the row, with the revision of the removal,
+// where the storage has not.
+func (e *event) bury() {
+	row := &e.cur.row
+	row.Key = e.prev.row.Key
+	if row.Value != nil {
+		return
+	}
+	row.Value = e.prev.row.Value
+	if value, err := (storage.JSONCodec{}).Decode(row.Value, e.rv); err == nil {
+		row.Value = value
+	}
+}
+
 // departed returns the row before the change, carrying the revision of the change. It
 // is made once, for all watchers whose selection the object leaves.
 func (e *event) departed() storage.Row {

@@ -115,6 +115,7 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 		ResourceVersion: storage.FormatResourceVersion(c.rv.Load()),
 		Recursive:       true,
 		Progress:        true,
+		Bare:            true,
 		Predicate: storage.SelectionPredicate{
 			Label:               storage.Everything.Label,
 			Field:               storage.Everything.Field,
@@ -191,7 +192,7 @@ func (c *Cacher) apply(events []storage.Event) error {
 			return fmt.Errorf("%w: event of the foreign key %q", errRefill, e.Row.Key)
 		}
 		if e.Type == storage.Deleted {
-			batch = append(batch, &event{kind: removal, rv: rv, cur: &element{row: e.Row, base: int32(len(c.config.Prefix))}})
+			batch = append(batch, &event{kind: removal, rv: rv, cur: &element{row: e.Row, base: uint16(len(c.config.Prefix))}})
 		} else {
 			batch = append(batch, &event{kind: put, rv: rv, cur: c.element(e.Row)})
 		}
@@ -231,6 +232,7 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 				// Nobody was told of it, so nobody needs to be told that it is gone.
 				continue
 			}
+			e.bury()
 		}
 		c.appendLocked(e)
 		kept = append(kept, e)

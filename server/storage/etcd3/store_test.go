@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/types"
 
 	"weir.dev/weir/server/storage"
 	"weir.dev/weir/server/storage/etcd3"
@@ -209,6 +211,87 @@ func wantCorrupt(t *testing.T, what string, err error, keys ...string) {
 
 // A watcher learns the state before a change; from where etcd has dropped the history
 // there is no watch.
+// TestWatchBare wants the events of a watch that does not ask for what was before.
+func TestWatchBare(t *testing.T) {
+	t.Parallel()
+	store, _ := etcd3test.NewStore(t)
+	w, err := store.Watch(t.Context(), storagetest.Prefix, storage.ListOptions{Recursive: true, ResourceVersion: "1", Bare: true, Predicate: storage.Everything})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	o := storagetest.NewObject("a")
+	created, err := store.Create(t.Context(), o.Key(), o.JSON(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	updated, err := store.GuaranteedUpdate(t.Context(), o.Key(), storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) {
+		return o.With("k", "v").JSON(), 0, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := store.Delete(t.Context(), o.Key(), storage.DeleteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []storage.Event{
+		{Type: storage.Added, Row: created},
+		{Type: storage.Modified, Row: updated},
+		{Type: storage.Deleted, Row: storage.Row{Key: o.Key(), ResourceVersion: deleted.ResourceVersion}},
+	}
+	var got []storage.Event
+	for len(got) < len(want) {
+		events, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, events...)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// TestDeleteUnreadable wants an object that cannot be read to be deleted as such, and no other.
+func TestDeleteUnreadable(t *testing.T) {
+	t.Parallel()
+	store, client := etcd3test.NewStore(t)
+	good, bad := storagetest.NewObject("good"), storagetest.NewObject("bad")
+	if _, err := store.Create(t.Context(), good.Key(), good.JSON(), 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Put(t.Context(), bad.Key(), "k8s:enc:unknown"); err != nil {
+		t.Fatal(err)
+	}
+	unreadable := storage.DeleteOptions{Unreadable: true}
+	uid := types.UID(bad.UID)
+	tests := []struct {
+		name, key string
+		opts      storage.DeleteOptions
+		want      storage.ErrorCode
+	}{
+		{name: "readable", key: good.Key(), opts: unreadable, want: storage.ErrCodeInvalidObj},
+		{name: "missing", key: storagetest.NewObject("none").Key(), opts: unreadable, want: storage.ErrCodeKeyNotFound},
+		{name: "as if it could be read", key: bad.Key(), want: storage.ErrCodeCorruptObj},
+		{name: "a uid that nobody can see", key: bad.Key(), want: storage.ErrCodeInvalidObj,
+			opts: storage.DeleteOptions{Unreadable: true, Preconditions: &storage.Preconditions{UID: &uid}}},
+		{name: "unreadable", key: bad.Key(), opts: unreadable},
+		{name: "again", key: bad.Key(), opts: unreadable, want: storage.ErrCodeKeyNotFound},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			row, err := store.Delete(t.Context(), tc.key, tc.opts)
+			if code := storage.CodeOf(err); code != tc.want || code == 0 && err != nil {
+				t.Fatalf("error %v, want code %d", err, tc.want)
+			}
+			if err == nil && (row.Value != nil || row.ResourceVersion != 4) {
+				t.Errorf("row %v", row)
+			}
+		})
+	}
+}
+
 func TestWatchPrevious(t *testing.T) {
 	client := etcd3test.New(t)
 	ctx := t.Context()

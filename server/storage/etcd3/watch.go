@@ -54,6 +54,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		predicate: opts.Predicate,
 		all:       opts.Predicate.Empty(),
 		progress:  opts.Progress,
+		bare:      opts.Bare && opts.Predicate.Empty(),
 		rev:       int64(rv),
 	}
 	w.stream = s.stream
@@ -84,6 +85,7 @@ type watcher struct {
 	predicate storage.SelectionPredicate
 	all       bool // the predicate selects everything
 	progress  bool
+	bare      bool // see storage.ListOptions
 	stream    metadata.MD
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -149,7 +151,10 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 
 // open starts etcd's watch behind rev.
 func (w *watcher) open() {
-	opts := []clientv3.OpOption{clientv3.WithRev(w.rev + 1), clientv3.WithPrevKV()}
+	opts := []clientv3.OpOption{clientv3.WithRev(w.rev + 1)}
+	if !w.bare {
+		opts = append(opts, clientv3.WithPrevKV())
+	}
 	if w.recursive {
 		opts = append(opts, clientv3.WithPrefix())
 	}
@@ -246,6 +251,9 @@ func (w *watcher) receive(ctx context.Context) error {
 
 // add appends an event as its watcher sees it, if it does.
 func (w *watcher) add(e *clientv3.Event) error {
+	if w.bare {
+		return w.addBare(e)
+	}
 	key := string(e.Kv.Key)
 	rv := uint64(e.Kv.ModRevision)
 	var now, before state
@@ -287,6 +295,25 @@ func (w *watcher) add(e *clientv3.Event) error {
 		}
 	default:
 		return nil
+	}
+	w.out = append(w.out, event)
+	return nil
+}
+
+// addBare appends an event without what was before.
+func (w *watcher) addBare(e *clientv3.Event) error {
+	key := string(e.Kv.Key)
+	if e.Type == clientv3.EventTypeDelete {
+		w.out = append(w.out, storage.Event{Type: storage.Deleted, Row: storage.Row{Key: key, ResourceVersion: uint64(e.Kv.ModRevision)}})
+		return nil
+	}
+	now, err := w.store.state(w.ctx, key, e.Kv, false)
+	if err != nil {
+		return err
+	}
+	event := storage.Event{Type: storage.Modified, Row: now.row}
+	if e.IsCreate() {
+		event.Type = storage.Added
 	}
 	w.out = append(w.out, event)
 	return nil
