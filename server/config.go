@@ -39,6 +39,9 @@ type Config struct {
 	// EtcdPrefix of all keys. Default DefaultEtcdPrefix.
 	EtcdPrefix string
 
+	// Storage says more about etcd, and how resources are cached.
+	Storage StorageConfig
+
 	// EncryptionProviderConfig is an EncryptionConfiguration: what is encrypted in etcd, and how. It is read again
 	// when it changes. "": nothing is encrypted.
 	EncryptionProviderConfig string
@@ -62,6 +65,12 @@ type Config struct {
 
 	// ModuleDir is the directory that source.file of a Module is below. Default <DataDir>/modules.
 	ModuleDir string
+
+	// PolicyDir has admission policies and their bindings in files: they are in force beside those that are stored, and
+	// no client can change them. It is read again when it changes. "": there is none.
+	PolicyDir string
+	// SuspendPolicies takes all admission policies out of force: for whoever has locked himself out.
+	SuspendPolicies bool
 
 	// MaxRequestsInFlight and MaxMutatingRequestsInFlight: see filters.Config.
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
@@ -88,6 +97,7 @@ func (c *Config) Complete() {
 	if c.ModuleDir == "" {
 		c.ModuleDir = filepath.Join(c.DataDir, "modules")
 	}
+	c.Storage.complete()
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = DefaultRequestTimeout
 	}
@@ -111,10 +121,14 @@ func (c *Config) Validate() error {
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together"))
 	}
+	if err := c.Storage.validate(); err != nil {
+		errs = append(errs, err)
+	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {
 		errs = append(errs, errors.New("--etcd-certfile and --etcd-keyfile go together"))
 	}
-	if len(c.EtcdServers) == 0 && (c.EtcdCAFile != "" || c.EtcdCertFile != "") {
+	external := len(c.EtcdServers)+len(c.Storage.ServersOverrides) > 0
+	if !external && (c.EtcdCAFile != "" || c.EtcdCertFile != "") {
 		errs = append(errs, errors.New("--etcd-cafile and --etcd-certfile are for an external etcd: give --etcd-servers too"))
 	}
 	if len(c.EtcdServers) > 0 && c.EmbeddedEtcdListen != "" {

@@ -49,10 +49,9 @@ type Server struct {
 	http         *http.Server
 	drain        *filters.Drain
 
-	etcd       *etcd
+	clusters   *clusters
 	encryption *encryption.Encryption // nil: nothing is encrypted
 	storages   *storages
-	compactor  *etcd3.Compactor
 	host       *host.Runtime
 	loader     *loader.Loader
 	access     *access
@@ -90,7 +89,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if err := s.openCertificates(); err != nil {
 		return nil, err
 	}
-	if s.etcd, err = openEtcd(ctx, &config); err != nil {
+	if s.clusters, err = openClusters(ctx, &config); err != nil {
 		return nil, err
 	}
 	if s.encryption, err = openEncryption(ctx, &s.config, s.registry); err != nil {
@@ -163,18 +162,31 @@ func (s *Server) openStorage() error {
 	if err != nil {
 		return err
 	}
-	leases, err := etcd3.NewLeases(etcd3.LeasesConfig{Client: s.etcd.client})
+	sizes, err := parseCacheSizes(s.config.Storage.WatchCacheSizes)
 	if err != nil {
 		return err
 	}
+	counts, err := newCountMetrics(s.registry)
+	if err != nil {
+		return err
+	}
+	clients := map[string]*clientv3.Client{}
+	for i, e := range s.clusters.all {
+		if err := e.start(&s.config, etcdMetrics); err != nil {
+			return err
+		}
+		clients[fmt.Sprintf("etcd-%d", i)] = e.client
+	}
 	s.storages = &storages{
-		client: s.etcd.client, prefix: s.config.EtcdPrefix, leases: leases, etcdMetrics: etcdMetrics,
-		encryption:   s.encryption,
+		clusters: s.clusters, prefix: s.config.EtcdPrefix, config: s.config.Storage, cacheSizes: sizes, etcdMetrics: etcdMetrics,
+		encryption: s.encryption, counts: counts,
 		cacheMetrics: cacher.NewMetrics(s.registry), logger: s.logger, byName: map[schema.GroupResource]*cachedStorage{},
 	}
-	s.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: s.etcd.client, Logger: s.logger})
-	return err
+	return s.registry.Register(&etcd3.SizeCollector{Clients: clients, Logger: s.logger})
 }
+
+// CheckConsistency compares the caches that hold objects with etcd, byte by byte. Its error tells of those that differ.
+func (s *Server) CheckConsistency(ctx context.Context) error { return s.storages.check(ctx) }
 
 func (s *Server) openLoader() error {
 	set, err := resources.Builtin()
@@ -203,7 +215,11 @@ func (s *Server) openLoader() error {
 	if err := s.access.wire(build); err != nil {
 		return err
 	}
+	if s.config.SuspendPolicies {
+		s.logger.Warn("admission policies are suspended: no policy guards any write until the server runs without --suspend-policies")
+	}
 	s.loader, err = loader.New(loader.Config{
+		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Host: s.host,
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
 	})
@@ -265,9 +281,9 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	etcd := check{"etcd", s.pingEtcd}
-	live := []check{{"ping", func(context.Context) error { return nil }}, etcd}
-	ready := append(live[:len(live):len(live)], check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
+	etcds, readiness := s.clusters.readiness(&s.config)
+	live := append([]check{{"ping", func(context.Context) error { return nil }}}, etcds...)
+	ready := append(slices.Concat(live, readiness), check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
 	rows := encryptionChecks(s.encryption)
 	routes, err := newMux(api, promhttp.HandlerFor(s.gatherer(), promhttp.HandlerOpts{}),
 		&health{"/healthz", slices.Concat(live, rows)}, &health{"/livez", live}, &health{"/readyz", slices.Concat(ready, rows)})
@@ -295,16 +311,6 @@ func (s *Server) handler() (http.Handler, error) {
 		Drain:                       s.drain,
 		Metrics:                     requests,
 	})
-}
-
-// pingTimeout bounds the check of etcd.
-const pingTimeout = 2 * time.Second
-
-func (s *Server) pingEtcd(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	_, err := s.etcd.client.Get(ctx, s.config.EtcdPrefix+"/health", clientv3.WithCountOnly())
-	return err
 }
 
 // stored returns what stores a built-in resource.
@@ -352,6 +358,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	owned.Go(func() {
 		s.start(background)
+		owned.Go(func() { s.storages.count(background) })
 		s.garbage.Run(background) // not before all kinds are known
 	})
 	served := make(chan error, 1)
@@ -361,7 +368,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case failed = <-served:
-	case <-s.etcd.done:
+	case <-s.clusters.all[0].done:
 		failed = errors.New("the embedded etcd ended by itself; the log says why")
 	}
 	s.stopping.set(errors.New("the server is shutting down"))
@@ -437,11 +444,8 @@ func (s *Server) Close() error {
 		defer cancel()
 		errs = append(errs, s.host.Close(ctx))
 	}
-	if s.compactor != nil {
-		s.compactor.Close()
-	}
-	if s.etcd != nil {
-		errs = append(errs, s.etcd.close())
+	if s.clusters != nil {
+		errs = append(errs, s.clusters.close())
 	}
 	return errors.Join(errs...)
 }

@@ -40,6 +40,11 @@ type Config struct {
 	// ArtefactDir keeps the bytes of modules that were good, so that they come back after a restart
 	// while their source is away.
 	ArtefactDir string
+	// PolicyDir has policies and bindings in files, beside those that are stored; "": there is none. It is looked at
+	// again and again.
+	PolicyDir string
+	// SuspendPolicies takes all policies out of force, so that whoever they locked out can repair them.
+	SuspendPolicies bool
 	// Metrics may be nil.
 	Metrics *Metrics
 	// Clock says when files are looked at and what times a status has; nil: the real one.
@@ -85,6 +90,7 @@ type Loader struct {
 	modules    map[string]*moduleState                 // guarded by mu; by name
 	strategies map[schema.GroupResource]*strategyState // guarded by mu
 	policies   *policySet                              // guarded by mu
+	files      *policyFiles                            // its set is guarded by mu; nil: there is no directory
 	seen       seen                                    // guarded by mu
 	// dropped are served no more once the next snapshot is published.
 	dropped []schema.GroupResource // guarded by mu
@@ -142,6 +148,9 @@ func New(cfg Config) (*Loader, error) {
 		}
 		l.first[d.GroupResource()] = r
 		l.entries[d.GroupResource()] = &entry{definition: d, resource: r}
+	}
+	if err := l.openPolicyFiles(); err != nil {
+		return nil, err
 	}
 	first, err := l.snapshotLocked()
 	if err != nil {
@@ -206,6 +215,7 @@ func (l *Loader) Run(ctx context.Context) {
 		work.Go(func() { f.Run(ctx) })
 	}
 	work.Go(func() { l.background.run(ctx) })
+	work.Go(func() { l.followPolicyFiles(ctx) })
 	writer.Go(func() { l.status.run(writing) })
 	work.Wait()
 	stop() // after those that have something written
@@ -317,7 +327,7 @@ func (l *Loader) publishLocked() {
 
 func (l *Loader) snapshotLocked() (*extension.Snapshot, error) {
 	l.generation++
-	config := extension.SnapshotConfig{Generation: l.generation, Resources: make([]*rest.Resource, 0, len(l.entries)), Policies: l.policies.index()}
+	config := extension.SnapshotConfig{Generation: l.generation, Resources: make([]*rest.Resource, 0, len(l.entries)), Policies: l.indexLocked()}
 	for _, e := range l.entries {
 		config.Resources = append(config.Resources, e.resource)
 	}

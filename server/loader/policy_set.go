@@ -163,11 +163,8 @@ func (s *policySet) names(gr schema.GroupResource) []string {
 	return names
 }
 
-// index returns the index of what is in force.
-func (s *policySet) index() *policy.Index {
-	if len(s.policies) == 0 {
-		return nil
-	}
+// inForce returns the policies in force with their bindings.
+func (s *policySet) inForce() []*policy.Policy {
 	bound := map[policyKey][]*policy.Binding{}
 	for key, b := range s.bindings {
 		to := policyKey{key.kind, b.policy}
@@ -180,5 +177,5 @@ func (s *policySet) index() *policy.Index {
 		slices.SortFunc(p.Bindings, func(a, b *policy.Binding) int { return cmp.Compare(a.Name, b.Name) })
 		list = append(list, &p)
 	}
-	return policy.NewIndex(list)
+	return list
 }

@@ -2,6 +2,8 @@ package loader_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server"
+	"weir.dev/weir/server/servertest"
 )
 
 var (
@@ -77,5 +82,66 @@ func TestPolicyIsInForceAfterARestart(t *testing.T) {
 		if _, err := f.write(t, "y"); !apierrors.IsInvalid(err) {
 			t.Fatalf("not in force after a restart: %v", err)
 		}
+	}
+}
+
+func TestPolicyFiles(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		// As whoever mounts files does it: at once.
+		tmp := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(objects ...*unstructured.Unstructured) string {
+		var all []string
+		for _, obj := range objects {
+			raw, err := obj.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, string(raw))
+		}
+		return strings.Join(all, "\n---\n")
+	}
+	write("policies.yaml", text(demanding("x"), bound()))
+	env := servertest.Start(t, servertest.Options{Config: server.Config{PolicyDir: dir}})
+	f := &fixture{env, connect(t, env)}
+	if _, err := f.write(t, "y"); !apierrors.IsInvalid(err) {
+		t.Fatalf("not in force after the start: %v", err)
+	}
+	write("policies.yaml", text(demanding("y"), bound()))
+	passes := func(v string) func() (bool, any) {
+		return func() (bool, any) { _, err := f.write(t, v); return err == nil, err }
+	}
+	eventually(t, passes("y"))
+	write("broken.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+	eventually(t, func() (bool, any) {
+		n := f.metric(t, `weir_configuration_loads_total{kind="PolicyDirectory",result="refused"}`)
+		return n == 1, n
+	})
+	if _, err := f.write(t, "x"); !apierrors.IsInvalid(err) {
+		t.Fatalf("the last known good is not in force: %v", err)
+	}
+	for _, name := range []string{"broken.yaml", "policies.yaml"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, passes("x"))
+}
+
+func TestSuspendPolicies(t *testing.T) {
+	env := servertest.Start(t, servertest.Options{Config: server.Config{SuspendPolicies: true}})
+	f := &fixture{env, connect(t, env)}
+	f.put(t, validatingPolicies, demanding("x"))
+	f.put(t, validatingBindings, bound())
+	if _, err := f.write(t, "y"); err != nil {
+		t.Fatalf("a suspended policy is in force: %v", err)
 	}
 }

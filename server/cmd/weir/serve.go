@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"weir.dev/weir/server"
 )
@@ -14,6 +15,7 @@ import (
 // serveCommand runs the server. Flags that kube-apiserver has bear its names.
 func serveCommand() *cobra.Command {
 	config := server.Config{}
+	var storage *storageFlags
 	logLevel, profiling := "info", true
 	command := &cobra.Command{
 		Use:   "serve",
@@ -29,16 +31,23 @@ are finished, then etcd is closed.`,
 				return fmt.Errorf("--log-level %q: give debug, info, warn or error", logLevel)
 			}
 			config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			klog.SetSlogLogger(config.Logger) // of upstream's libraries, such as the KMS client
 			config.DisableProfiling = !profiling
+			if err := storage.complete(command.Flags(), config.Logger); err != nil {
+				return err
+			}
 			s, err := server.New(command.Context(), config)
 			if err != nil {
 				return err
 			}
+			go tuneMemory(command.Context())
+			go releaseStartup(command.Context(), s.Ready)
 			fmt.Fprintf(command.OutOrStdout(), "serving on %s\nexport KUBECONFIG=%s\n", s.URL(), s.Kubeconfig())
 			return s.Run(command.Context())
 		},
 	}
 	flags := command.Flags()
+	storage = addStorageFlags(flags, &config.Storage)
 	flags.StringVar(&config.DataDir, "data-dir", "./weir-data", "directory of the embedded etcd, certificates, kubeconfig and caches")
 	flags.StringVar(&config.EmbeddedEtcdListen, "embedded-etcd-listen", "", "HOST:PORT at which etcdctl reaches the embedded etcd, without TLS; empty: it is reached in process only")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "let the embedded etcd lose writes when the machine crashes; for tests")
@@ -56,6 +65,8 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
 	flags.StringVar(&config.TokenAuthFile, "token-auth-file", "", `CSV file of token,user,uid,"group1,group2"`)
 	flags.BoolVar(&config.DisableAnonymous, "disable-anonymous-auth", false, "answer requests without credentials with 401")
+	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings in YAML files, in force beside those that are stored; read again when it changes")
+	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	flags.StringVar(&config.ModuleDir, "module-dir", "", "directory below which spec.source.file of a Module is (default <data-dir>/modules)")
 	flags.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", 400, "most reads at one time, watches apart; negative: no limit")
 	flags.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "most writes at one time; negative: no limit")
