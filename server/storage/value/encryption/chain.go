@@ -18,7 +18,8 @@ type provider struct {
 	// name is for errors, e.g. aesgcm key "a".
 	name string
 	// family is the prefix without the name of a key, a label of metrics.
-	family, prefix string
+	family string
+	prefix []byte
 	// shortest is how long a row is at least after the prefix.
 	shortest int
 	// mismatch is the error of a row that was not made with this key, where the transformer's own misleads.
@@ -36,7 +37,7 @@ func (c chain) read(ctx context.Context, data []byte, dataCtx value.Context) (ou
 	var errs []error
 	for i := range c {
 		p := &c[i]
-		if !bytes.HasPrefix(data, []byte(p.prefix)) || (p.prefix == "" && encrypted(data)) {
+		if !bytes.HasPrefix(data, p.prefix) || (len(p.prefix) == 0 && encrypted(data)) {
 			continue
 		}
 		out, stale, err := p.read(ctx, data[len(p.prefix):], dataCtx)
@@ -77,7 +78,7 @@ func (c chain) write(ctx context.Context, data []byte, dataCtx value.Context) ([
 		}
 		return nil, err
 	}
-	if p.prefix == "" {
+	if len(p.prefix) == 0 {
 		return out, nil
 	}
 	return append(append(make([]byte, 0, len(p.prefix)+len(out)), p.prefix...), out...), nil
@@ -143,7 +144,7 @@ func (v *view) transformTo(ctx context.Context, data []byte, dataCtx value.Conte
 // labelOf returns the family of the first provider that would read a row, for a bounded label.
 func (v *view) labelOf(data []byte) string {
 	for i := range v.chain {
-		if p := &v.chain[i]; p.prefix != "" && bytes.HasPrefix(data, []byte(p.prefix)) {
+		if p := &v.chain[i]; len(p.prefix) > 0 && bytes.HasPrefix(data, p.prefix) {
 			return p.family
 		}
 	}

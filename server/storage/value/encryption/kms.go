@@ -51,8 +51,9 @@ func openPlugin(ctx context.Context, c *apiserver.KMSConfiguration, intervals In
 }
 
 func (p *plugin) provider() provider {
+	family := familyKMS + p.name + ":"
 	return provider{
-		name: fmt.Sprintf("kms provider %q", p.name), family: familyKMS + p.name + ":", prefix: familyKMS + p.name + ":", remote: true,
+		name: fmt.Sprintf("kms provider %q", p.name), family: family, prefix: []byte(family), remote: true,
 		transformer: kmsv2.NewEnvelopeTransformer(p.service, p.name, p.current, ""),
 	}
 }

@@ -100,7 +100,7 @@ func keyed(kind, family string, shortest int, keys []apiserver.Key, transformer 
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		made = append(made, provider{name: name, family: family, prefix: family + key.Name + ":", shortest: shortest, transformer: t})
+		made = append(made, provider{name: name, family: family, prefix: []byte(family + key.Name + ":"), shortest: shortest, transformer: t})
 	}
 	return made, nil
 }
