@@ -71,6 +71,7 @@ type run struct {
 	board      board
 	answers    answers
 	watchers   []*watcher
+	admit      chan struct{} // closed when the stalled may begin
 	release    chan struct{} // closed when the stalled may read
 
 	// end is the last revision of the run, 0 before it is known.
@@ -104,7 +105,7 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	name := fnv.New64()
 	_, _ = name.Write([]byte(p.name))
 	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(rand.NewPCG(seed, name.Sum64())),
-		release: make(chan struct{}), marks: map[string]int64{}}
+		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}}
 	r.weirs = max(r.weirs, 1)
 	if r.pace == 0 {
 		r.pace = 8 * time.Millisecond

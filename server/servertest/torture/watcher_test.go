@@ -49,6 +49,12 @@ var errAnew = errors.New("begin anew")
 // follow watches until the last revision of the run has been seen, or ctx is done.
 func (w *watcher) follow(ctx context.Context) {
 	defer w.client.close()
+	if w.stalled != nil {
+		select {
+		case <-w.run.admit:
+		case <-ctx.Done():
+		}
+	}
 	var g *segment
 	for ctx.Err() == nil {
 		if g == nil {
