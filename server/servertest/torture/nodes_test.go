@@ -161,3 +161,16 @@ func (s *server) ready(ctx context.Context) error {
 		return err
 	})
 }
+
+// complaints are the lines of the log that no fault excuses.
+func (s *server) complaints() (lines []string) {
+	for line := range strings.Lines(s.tail(1 << 20)) {
+		for _, word := range []string{"watch cache differs", "DATA RACE", "goroutine stack exceeds", "nil pointer dereference", "http: panic", "concurrent map"} {
+			if strings.Contains(line, word) {
+				lines = append(lines, strings.TrimSpace(line))
+				break
+			}
+		}
+	}
+	return lines
+}

@@ -57,6 +57,9 @@ type run struct {
 	t        *testing.T
 	started  time.Time
 	duration time.Duration
+	// longest a watch lasts, in seconds. Bookmarks come two seconds before the end of each, and the end of a run
+	// waits for them.
+	longest int
 	// context is done when the run is given up.
 	context context.Context
 	seed    uint64
@@ -106,6 +109,10 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	_, _ = name.Write([]byte(p.name))
 	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(rand.NewPCG(seed, name.Sum64())),
 		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}}
+	r.longest = 9
+	if duration <= brief {
+		r.longest = 4
+	}
 	r.weirs = max(r.weirs, 1)
 	if r.pace == 0 {
 		r.pace = 8 * time.Millisecond
@@ -417,6 +424,7 @@ func (r *run) judge() figures {
 	}
 	for _, s := range r.servers {
 		r.peak = max(r.peak, s.memory())
+		f.other += report(t, s.name+" says", s.complaints())
 	}
 	f.memory = r.peak
 	if r.plan.check != nil {

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -48,9 +49,12 @@ func TestTorture(t *testing.T) {
 	if *seed == 0 {
 		*seed = uint64(time.Now().UnixNano())
 	}
-	var rows []figures
+	var mu sync.Mutex
+	var rows []figures // guarded by mu
 	t.Cleanup(func() {
 		var b strings.Builder
+		mu.Lock()
+		defer mu.Unlock()
 		table(&b, rows)
 		if *long > 0 {
 			_, _ = os.Stdout.WriteString(b.String())
@@ -59,15 +63,19 @@ func TestTorture(t *testing.T) {
 		t.Logf("\n%s", b.String())
 	})
 	for _, p := range plans() {
-		duration := *long
-		if duration == 0 {
-			if !p.brief {
-				continue
-			}
-			duration = brief
+		if *long == 0 && !p.brief {
+			continue
 		}
 		t.Run(p.name, func(t *testing.T) {
-			rows = append(rows, p.execute(t, duration, *seed))
+			duration := *long
+			if duration == 0 {
+				duration = brief
+				t.Parallel()
+			}
+			f := p.execute(t, duration, *seed)
+			mu.Lock()
+			defer mu.Unlock()
+			rows = append(rows, f)
 		})
 	}
 }

@@ -105,7 +105,7 @@ func (w *watcher) begin(ctx context.Context) (*segment, error) {
 
 // path of the next request of a segment.
 func (w *watcher) path() string {
-	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(4 + w.random.IntN(6))}}
+	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {strconv.Itoa(3 + w.random.IntN(w.run.longest-2))}}
 	if w.stalled != nil {
 		query.Set("timeoutSeconds", "3600")
 	}
