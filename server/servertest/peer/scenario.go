@@ -27,6 +27,9 @@ type bench struct {
 	process process
 }
 
+// listers is the most lists under way at one time: more of them do not end within a minute on a small machine.
+const listers = 2
+
 // scenario is one kind of work.
 type scenario struct {
 	name string
@@ -83,6 +86,7 @@ func list(query string) func(context.Context, *bench) (result, error) {
 		if err := b.ensure(ctx, "o", b.objects); err != nil {
 			return result{}, err
 		}
+		b.workers = min(b.workers, listers)
 		return b.repeat(ctx, func(worker, _ int) error {
 			return b.do(ctx, worker, http.MethodGet, widgets+query, "", nil, nil)
 		})
@@ -96,6 +100,7 @@ func pages(ctx context.Context, b *bench) (result, error) {
 	if err := b.ensure(ctx, "o", b.objects); err != nil {
 		return result{}, err
 	}
+	b.workers = min(b.workers, listers)
 	buffers := make([]bytes.Buffer, b.workers)
 	return b.repeat(ctx, func(worker, _ int) error {
 		for next := ""; ; {
