@@ -2,36 +2,161 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/storage/etcd3"
 )
 
-// etcd is the embedded etcd or a connection to an external one.
+// etcd is one etcd cluster, the embedded one or an external one, and what is kept for it.
 type etcd struct {
+	// name is that of its health check, as upstream's: etcd, etcd-override-0, etcd-override-1, …
+	name   string
 	client *clientv3.Client
-	// done is closed when the embedded one ends by itself; nil when there is none.
-	done  <-chan struct{}
-	close func() error
+	// done is closed when the embedded one ends by itself; nil for an external one.
+	done      <-chan struct{}
+	closeEtcd func() error
+
+	health    *etcd3.Health
+	leases    *etcd3.Leases
+	compactor *etcd3.Compactor // nil: others drop the history
 }
 
-// openEtcd starts the embedded etcd or dials the external one.
+// openEtcd starts the embedded etcd or dials the external one that most resources are in.
 func openEtcd(ctx context.Context, c *Config) (*etcd, error) {
 	if len(c.EtcdServers) > 0 {
-		client, err := etcd3.Dial(etcd3.DialConfig{
-			Endpoints: c.EtcdServers, CAFile: c.EtcdCAFile, CertFile: c.EtcdCertFile, KeyFile: c.EtcdKeyFile, Logger: c.Logger})
-		if err != nil {
-			return nil, fmt.Errorf("etcd at %v: %w", c.EtcdServers, err)
-		}
-		return &etcd{client: client, close: client.Close}, nil
+		return dialEtcd("etcd", c.EtcdServers, c)
 	}
 	embedded, err := etcd3.StartEmbedded(ctx, etcd3.EmbeddedConfig{
 		DataDir: filepath.Join(c.DataDir, "etcd"), ListenClient: c.EmbeddedEtcdListen, UnsafeNoFsync: c.UnsafeNoFsync, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return &etcd{client: embedded.Client(), done: embedded.Done(), close: embedded.Close}, nil
+	return &etcd{name: "etcd", client: embedded.Client(), done: embedded.Done(), closeEtcd: embedded.Close}, nil
+}
+
+func dialEtcd(name string, endpoints []string, c *Config) (*etcd, error) {
+	client, err := etcd3.Dial(etcd3.DialConfig{
+		Endpoints: endpoints, CAFile: c.EtcdCAFile, CertFile: c.EtcdCertFile, KeyFile: c.EtcdKeyFile, Logger: c.Logger})
+	if err != nil {
+		return nil, fmt.Errorf("etcd at %v: %w", endpoints, err)
+	}
+	return &etcd{name: name, client: client, closeEtcd: client.Close}, nil
+}
+
+// start begins to watch over the etcd and to drop its history.
+func (e *etcd) start(c *Config, metrics *etcd3.Metrics) (err error) {
+	logger := c.Logger.With("etcd", e.name)
+	if e.health, err = etcd3.StartHealth(etcd3.HealthConfig{Client: e.client, Logger: logger}); err != nil {
+		return err
+	}
+	e.leases, err = etcd3.NewLeases(etcd3.LeasesConfig{Client: e.client, Metrics: metrics,
+		Reuse: time.Duration(c.Storage.LeaseReuseSeconds) * time.Second})
+	if err != nil || c.Storage.CompactionInterval < 0 {
+		return err
+	}
+	e.compactor, err = etcd3.StartCompactor(etcd3.CompactorConfig{Client: e.client, Interval: c.Storage.CompactionInterval, Logger: logger})
+	return err
+}
+
+// ping reads from the etcd, within timeout. An etcd that is known to be down is not asked.
+func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) error {
+	if err := e.health.Down(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	_, err := e.client.Get(ctx, prefix+"/health", clientv3.WithCountOnly())
+	return err
+}
+
+func (e *etcd) close() error {
+	if e.compactor != nil {
+		e.compactor.Close()
+	}
+	if e.health != nil {
+		e.health.Close()
+	}
+	return e.closeEtcd()
+}
+
+// clusters are the etcd clusters of a server. The first has all resources that are not placed elsewhere.
+type clusters struct {
+	all    []*etcd
+	placed map[schema.GroupResource]*etcd
+}
+
+// openClusters opens all clusters. Overrides that name the same servers, in whatever order, are one.
+func openClusters(ctx context.Context, c *Config) (_ *clusters, err error) {
+	overrides, err := parseOverrides(c.Storage.ServersOverrides)
+	if err != nil {
+		return nil, err
+	}
+	main, err := openEtcd(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	out := &clusters{all: []*etcd{main}, placed: map[schema.GroupResource]*etcd{}}
+	same := func(servers []string) string {
+		servers = slices.Clone(servers)
+		slices.Sort(servers)
+		return strings.Join(slices.Compact(servers), ";")
+	}
+	known := map[string]*etcd{}
+	if len(c.EtcdServers) > 0 {
+		known[same(c.EtcdServers)] = main
+	}
+	for _, o := range overrides {
+		at := known[same(o.servers)]
+		if at == nil {
+			if at, err = dialEtcd(fmt.Sprintf("etcd-override-%d", len(out.all)-1), o.servers, c); err != nil {
+				return nil, errors.Join(err, out.close())
+			}
+			known[same(o.servers)] = at
+			out.all = append(out.all, at)
+		}
+		out.placed[o.resource] = at
+	}
+	return out, nil
+}
+
+// of returns the cluster that a resource is in.
+func (c *clusters) of(gr schema.GroupResource) *etcd {
+	if at := c.placed[gr]; at != nil {
+		return at
+	}
+	return c.all[0]
+}
+
+// close closes all; what uses them must have ended.
+func (c *clusters) close() error {
+	var errs []error
+	for _, e := range c.all {
+		errs = append(errs, e.close())
+	}
+	return errors.Join(errs...)
+}
+
+// readiness returns upstream's checks: one of each cluster for health, and one more for readiness.
+func (c *clusters) readiness(config *Config) (healthy, ready []check) {
+	for _, e := range c.all {
+		healthy = append(healthy, check{e.name, func(ctx context.Context) error {
+			return e.ping(ctx, config.EtcdPrefix, config.Storage.HealthcheckTimeout)
+		}})
+		name := "etcd-readiness"
+		if suffix, ok := strings.CutPrefix(e.name, "etcd-override-"); ok {
+			name = "etcd-override-readiness-" + suffix
+		}
+		ready = append(ready, check{name, func(ctx context.Context) error {
+			return e.ping(ctx, config.EtcdPrefix, config.Storage.ReadycheckTimeout)
+		}})
+	}
+	return healthy, ready
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/controllers"
@@ -15,10 +16,17 @@ import (
 // lineagePage is how many rows are read at a time when all are listed.
 const lineagePage = 500
 
-// lineageRows shows the garbage collector all rows in one stream, without a cacher for any resource.
+// lineageRows shows the garbage collector all rows of all clusters in one stream, without a cacher for any resource.
 type lineageRows struct {
-	rows   storage.Interface
-	prefix string // with a slash at its end
+	clusters []lineageCluster
+	prefix   string // with a slash at its end
+}
+
+// lineageCluster is one etcd. Of what it has, only the resources that are placed there count: it may hold
+// what was left behind when a resource was placed elsewhere.
+type lineageCluster struct {
+	rows storage.Interface
+	has  func(key string) bool
 }
 
 var _ controllers.Rows = (*lineageRows)(nil)
@@ -28,35 +36,70 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	transformer := &lineageTransformer{Transformer: s.encryption.ByKey(resource), logger: logger}
-	rows, err := etcd3.New(etcd3.Config{Client: s.client, Prefix: s.prefix, Codec: lineageCodec{}, Transformer: transformer, Leases: s.leases, Resource: "*"})
-	if err != nil {
-		return nil, err
+	out := &lineageRows{prefix: s.prefix + "/"}
+	for _, at := range s.clusters.all {
+		transformer := &lineageTransformer{Transformer: s.encryption.ByKey(resource), logger: logger}
+		rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Codec: lineageCodec{}, Transformer: transformer,
+			Leases: at.leases, Health: at.health, Resource: "*"})
+		if err != nil {
+			return nil, err
+		}
+		out.clusters = append(out.clusters, lineageCluster{rows: rows, has: func(key string) bool {
+			return len(s.clusters.all) == 1 || s.clusters.of(resource(key)) == at
+		}})
 	}
-	return &lineageRows{rows: rows, prefix: s.prefix + "/"}, nil
+	return out, nil
 }
 
-// Follow implements controllers.Rows.
+// Follow implements controllers.Rows. Changes come in the order of each cluster; clusters have none between them,
+// which the collector does without: before it deletes, it asks for the owners themselves.
 func (r *lineageRows) Follow(ctx context.Context, h controllers.RowHandler) error {
-	opts := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
-	opts.Predicate.Limit = lineagePage
 	h.Begin()
-	for {
-		list, err := r.rows.GetList(ctx, r.prefix, opts)
-		if err != nil {
-			return fmt.Errorf("list: %w", err)
-		}
-		for _, row := range list.Rows {
-			h.Put(document.FromCanonical(row.Value))
-		}
-		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
-			opts.ResourceVersion = storage.FormatResourceVersion(list.ResourceVersion)
-			break
+	from := make([]string, len(r.clusters))
+	for i := range r.clusters {
+		var err error
+		if from[i], err = r.list(ctx, &r.clusters[i], h); err != nil {
+			return err
 		}
 	}
 	h.End()
-	opts.Predicate = storage.Everything
-	w, err := r.rows.Watch(ctx, r.prefix, opts)
+	if len(r.clusters) == 1 {
+		return r.watch(ctx, &r.clusters[0], from[0], h)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	one := &serialHandler{RowHandler: h}
+	var watching sync.WaitGroup
+	for i := range r.clusters {
+		watching.Go(func() { cancel(r.watch(ctx, &r.clusters[i], from[i], one)) })
+	}
+	watching.Wait()
+	return context.Cause(ctx)
+}
+
+// list puts all rows of a cluster, and returns the revision they are of.
+func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controllers.RowHandler) (revision string, err error) {
+	opts := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	opts.Predicate.Limit = lineagePage
+	for {
+		list, err := at.rows.GetList(ctx, r.prefix, opts)
+		if err != nil {
+			return "", fmt.Errorf("list: %w", err)
+		}
+		for _, row := range list.Rows {
+			if at.has(row.Key) {
+				h.Put(document.FromCanonical(row.Value))
+			}
+		}
+		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
+			return storage.FormatResourceVersion(list.ResourceVersion), nil
+		}
+	}
+}
+
+// watch tells of what changes in a cluster after a revision.
+func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string, h controllers.RowHandler) error {
+	w, err := at.rows.Watch(ctx, r.prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: from})
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
@@ -67,14 +110,35 @@ func (r *lineageRows) Follow(ctx context.Context, h controllers.RowHandler) erro
 			return fmt.Errorf("watch: %w", err)
 		}
 		for _, e := range events {
-			switch e.Type {
-			case storage.Added, storage.Modified:
+			switch {
+			case !at.has(e.Row.Key):
+			case e.Type == storage.Added, e.Type == storage.Modified:
 				h.Put(document.FromCanonical(e.Row.Value))
-			case storage.Deleted:
+			case e.Type == storage.Deleted:
 				h.Remove(document.FromCanonical(e.Row.Value))
 			}
 		}
 	}
+}
+
+// serialHandler lets one cluster speak at a time.
+type serialHandler struct {
+	controllers.RowHandler
+	mu sync.Mutex
+}
+
+// Put implements controllers.RowHandler.
+func (h *serialHandler) Put(obj *document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.RowHandler.Put(obj)
+}
+
+// Remove implements controllers.RowHandler.
+func (h *serialHandler) Remove(obj *document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.RowHandler.Remove(obj)
 }
 
 // lineageCodec decodes of a row only what says who it is, whose it is and how it ends. A row that is no JSON

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/registry"
@@ -18,11 +21,13 @@ import (
 // storages has one cacher per resource, whatever its versions, made when the resource is first built
 // and stopped when it is dropped.
 type storages struct {
-	client       *clientv3.Client
+	clusters     *clusters
 	prefix       string
-	leases       *etcd3.Leases
+	config       StorageConfig
+	cacheSizes   map[schema.GroupResource]int
 	etcdMetrics  *etcd3.Metrics
 	cacheMetrics *cacher.Metrics
+	counts       *countMetrics
 	encryption   *encryption.Encryption // nil: rows are stored as they are
 	logger       *slog.Logger
 
@@ -31,11 +36,18 @@ type storages struct {
 }
 
 type cachedStorage struct {
-	cacher *cacher.Cacher
-	// What the cacher was made for; another one is made when these change.
+	storage storage.Interface
+	cacher  *cacher.Cacher // nil where the resource is served from etcd
+	// What it was made for; another one is made when these change.
 	prefix     string
 	namespaced bool
 	fields     []registry.Field
+}
+
+func (c *cachedStorage) stop() {
+	if c.cacher != nil {
+		c.cacher.Stop()
+	}
 }
 
 // get returns the storage of a resource whose keys begin with prefix. Watches on it end when a
@@ -45,27 +57,34 @@ func (s *storages) get(gr schema.GroupResource, prefix string, namespaced bool, 
 	defer s.mu.Unlock()
 	if c, ok := s.byName[gr]; ok {
 		if c.prefix == prefix && c.namespaced == namespaced && slices.Equal(c.fields, fields) {
-			return c.cacher, nil
+			return c.storage, nil
 		}
-		c.cacher.Stop()
+		c.stop()
 		delete(s.byName, gr)
 	}
 	attrs, err := registry.AttrFunc(namespaced, fields)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := etcd3.New(etcd3.Config{Client: s.client, Prefix: s.prefix, Leases: s.leases, Metrics: s.etcdMetrics,
+	at := s.clusters.of(gr)
+	rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Leases: at.leases, Health: at.health, Metrics: s.etcdMetrics,
 		Group: gr.Group, Resource: gr.Resource, Transformer: s.encryption.For(gr)})
 	if err != nil {
 		return nil, err
 	}
-	c, err := cacher.New(cacher.Config{Storage: rows, Prefix: prefix + "/", Resource: gr, GetAttrs: attrs,
-		Logger: s.logger, Metrics: s.cacheMetrics})
-	if err != nil {
-		return nil, err
+	made := &cachedStorage{storage: rows, prefix: prefix, namespaced: namespaced, fields: slices.Clone(fields)}
+	size, sized := s.cacheSizes[gr]
+	if !s.config.DisableWatchCache && (!sized || size > 0) {
+		made.cacher, err = cacher.New(cacher.Config{Storage: rows, Prefix: prefix + "/", Resource: gr, GetAttrs: attrs,
+			RingSize: size, IdleTimeout: max(s.config.WatchCacheIdleTimeout, 0), CheckInterval: max(s.config.ConsistencyCheckInterval, 0),
+			OnInconsistent: s.config.OnInconsistency, Logger: s.logger, Metrics: s.cacheMetrics})
+		if err != nil {
+			return nil, err
+		}
+		made.storage = made.cacher
 	}
-	s.byName[gr] = &cachedStorage{cacher: c, prefix: prefix, namespaced: namespaced, fields: slices.Clone(fields)}
-	return c, nil
+	s.byName[gr] = made
+	return made.storage, nil
 }
 
 // drop stops the storage of a resource that is served no more; its watches end.
@@ -73,8 +92,11 @@ func (s *storages) drop(gr schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c, ok := s.byName[gr]; ok {
-		c.cacher.Stop()
+		c.stop()
 		delete(s.byName, gr)
+		s.etcdMetrics.Forget(gr.Group, gr.Resource)
+		s.cacheMetrics.Forget(gr)
+		s.counts.forget(gr)
 	}
 }
 
@@ -83,7 +105,29 @@ func (s *storages) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for gr, c := range s.byName {
-		c.cacher.Stop()
+		c.stop()
 		delete(s.byName, gr)
 	}
+}
+
+// list returns what there is.
+func (s *storages) list() map[schema.GroupResource]*cachedStorage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byName)
+}
+
+// check compares all caches that run with etcd. Its error wraps cacher.ErrInconsistent for those that differ;
+// those that could not be compared are left out.
+func (s *storages) check(ctx context.Context) error {
+	var errs []error
+	for gr, c := range s.list() {
+		if c.cacher == nil || !c.cacher.Ready() {
+			continue
+		}
+		if err := c.cacher.Check(ctx); errors.Is(err, cacher.ErrInconsistent) {
+			errs = append(errs, fmt.Errorf("%s: %w", gr, err))
+		}
+	}
+	return errors.Join(errs...)
 }

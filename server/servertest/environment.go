@@ -40,6 +40,7 @@ type Environment struct {
 
 	mu      sync.Mutex
 	server  *server.Server     // guarded by mu
+	wrong   []error            // guarded by mu; what comparisons of caches with etcd have found
 	stop    context.CancelFunc // guarded by mu
 	stopped chan error         // guarded by mu
 
@@ -87,6 +88,7 @@ func New(ctx context.Context, options Options) (*Environment, error) {
 	if len(e.config.EtcdServers) == 0 {
 		e.config.UnsafeNoFsync = true
 	}
+	e.watchCaches()
 	if err := e.start(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -162,14 +164,15 @@ func (e *Environment) waitReady(ctx context.Context, s *server.Server, stopped c
 // Stop drains the server as SIGTERM does and returns what Run returned. Stopping what is stopped does nothing.
 func (e *Environment) Stop() error {
 	e.mu.Lock()
-	stop, stopped := e.stop, e.stopped
+	stop, stopped, running := e.stop, e.stopped, e.server
 	e.stop, e.stopped, e.server = nil, nil, nil
 	e.mu.Unlock()
 	if stop == nil {
 		return nil
 	}
+	err := e.compareCaches(running)
 	stop()
-	err := <-stopped
+	err = errors.Join(err, <-stopped)
 	if e.client != nil {
 		e.client.CloseIdleConnections()
 	}
@@ -186,7 +189,7 @@ func (e *Environment) Restart(ctx context.Context) error {
 
 // Close stops the server and removes the directory that New made.
 func (e *Environment) Close() error {
-	err := e.Stop()
+	err := errors.Join(e.Stop(), e.Inconsistencies())
 	if e.temporary != "" {
 		err = errors.Join(err, os.RemoveAll(e.temporary))
 	}

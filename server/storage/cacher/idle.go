@@ -150,3 +150,6 @@ func (c *Cacher) pause(ctx context.Context, d time.Duration) bool {
 	c.sleepFor(ctx, d)
 	return ctx.Err() == nil
 }
+
+// Ready reports whether the cache holds rows.
+func (c *Cacher) Ready() bool { return c.isReady.Load() }

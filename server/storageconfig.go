@@ -1,0 +1,129 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server/storage/etcd3"
+)
+
+// Defaults of StorageConfig.
+const (
+	DefaultCountPollPeriod          = time.Minute
+	DefaultEtcdCheckTimeout         = 2 * time.Second
+	DefaultWatchCacheIdleTimeout    = 10 * time.Minute
+	DefaultConsistencyCheckInterval = 5 * time.Minute
+)
+
+// StorageConfig says in which etcd clusters resources are, and how they are cached. The zero value is good.
+// Durations: 0 means the default, below zero never.
+type StorageConfig struct {
+	// ServersOverrides place resources in other etcd clusters: GROUP/RESOURCE#URL;URL…, with an empty group for
+	// the core's. They share the prefix, certificates and everything else with the first cluster.
+	ServersOverrides []string
+	// CompactionInterval is how often, and to which age, history is dropped from each cluster, by one server at a
+	// time. Default etcd3.DefaultCompactionInterval.
+	CompactionInterval time.Duration
+	// CountPollPeriod is how often the objects of each resource are counted for metrics. Default DefaultCountPollPeriod.
+	CountPollPeriod time.Duration
+	// HealthcheckTimeout and ReadycheckTimeout bound the checks of each cluster. Default DefaultEtcdCheckTimeout.
+	HealthcheckTimeout, ReadycheckTimeout time.Duration
+	// LeaseReuseSeconds is for how long objects with a TTL share one lease. Default 60.
+	LeaseReuseSeconds int64
+
+	// DisableWatchCache serves everything from etcd.
+	DisableWatchCache bool
+	// WatchCacheSizes are RESOURCE[.GROUP]#SIZE: how many events the cache of a resource remembers at most, rounded up
+	// to a power of two; 0: the resource is served from etcd.
+	WatchCacheSizes []string
+	// WatchCacheIdleTimeout is after how long without any use the cache of a resource is stopped and its memory
+	// freed. Default DefaultWatchCacheIdleTimeout.
+	WatchCacheIdleTimeout time.Duration
+	// ConsistencyCheckInterval is the time between comparisons of each cache with etcd. Default DefaultConsistencyCheckInterval.
+	ConsistencyCheckInterval time.Duration
+	// OnInconsistency is told of each difference that a comparison finds; nil is not told. It must not wait.
+	OnInconsistency func(error)
+}
+
+func (c *StorageConfig) complete() {
+	for _, d := range []struct {
+		value    *time.Duration
+		standard time.Duration
+	}{
+		{&c.CompactionInterval, etcd3.DefaultCompactionInterval},
+		{&c.CountPollPeriod, DefaultCountPollPeriod},
+		{&c.HealthcheckTimeout, DefaultEtcdCheckTimeout},
+		{&c.ReadycheckTimeout, DefaultEtcdCheckTimeout},
+		{&c.WatchCacheIdleTimeout, DefaultWatchCacheIdleTimeout},
+		{&c.ConsistencyCheckInterval, DefaultConsistencyCheckInterval},
+	} {
+		if *d.value == 0 {
+			*d.value = d.standard
+		}
+	}
+}
+
+func (c *StorageConfig) validate() error {
+	_, overrides := parseOverrides(c.ServersOverrides)
+	_, sizes := parseCacheSizes(c.WatchCacheSizes)
+	errs := []error{overrides, sizes}
+	if c.HealthcheckTimeout < 0 || c.ReadycheckTimeout < 0 {
+		errs = append(errs, errors.New("--etcd-healthcheck-timeout and --etcd-readycheck-timeout must be positive"))
+	}
+	if c.LeaseReuseSeconds < 0 {
+		errs = append(errs, errors.New("--lease-reuse-duration-seconds must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// serversOverride places a resource.
+type serversOverride struct {
+	resource schema.GroupResource
+	servers  []string
+}
+
+// parseOverrides reads upstream's --etcd-servers-overrides.
+func parseOverrides(overrides []string) ([]serversOverride, error) {
+	var out []serversOverride
+	for _, text := range overrides {
+		name, list, ok := strings.Cut(text, "#")
+		group, resource, named := strings.Cut(name, "/")
+		o := serversOverride{schema.GroupResource{Group: group, Resource: resource}, strings.Split(list, ";")}
+		valid := ok && named && resource != "" && !strings.ContainsAny(resource, "/#") && !strings.Contains(list, "#")
+		for _, server := range o.servers {
+			valid = valid && server != ""
+		}
+		if !valid {
+			return nil, fmt.Errorf("--etcd-servers-overrides %q: give GROUP/RESOURCE#URL;URL…, such as /events#https://etcd-2:2379", text)
+		}
+		for _, other := range out {
+			if other.resource == o.resource {
+				return nil, fmt.Errorf("--etcd-servers-overrides: %s is placed twice", o.resource)
+			}
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// maxCacheSize is the largest size of a watch cache, in events.
+const maxCacheSize = 1 << 24
+
+// parseCacheSizes reads upstream's --watch-cache-sizes.
+func parseCacheSizes(sizes []string) (map[schema.GroupResource]int, error) {
+	out := map[schema.GroupResource]int{}
+	for _, text := range sizes {
+		name, number, ok := strings.Cut(text, "#")
+		size, err := strconv.Atoi(number)
+		if !ok || name == "" || err != nil || size < 0 || size > maxCacheSize {
+			return nil, fmt.Errorf("--watch-cache-sizes %q: give RESOURCE[.GROUP]#SIZE, with a size from 0 to %d, such as events#1000", text, maxCacheSize)
+		}
+		out[schema.ParseGroupResource(name)] = size
+	}
+	return out, nil
+}
