@@ -1,0 +1,24 @@
+# Workloads have as many replicas as a ConfigMap says. None at all is allowed: it is off.
+package replicas
+
+deny contains {"msg": sprintf("%d replicas are less than %d", [replicas, least]), "field": "spec.replicas"} if {
+	replicas != 0
+	replicas < least
+}
+
+deny contains {"msg": sprintf("%d replicas are more than %d", [replicas, most]), "field": "spec.replicas"} if {
+	replicas > most
+}
+
+least := to_number(input.params.data.min)
+
+most := to_number(input.params.data.max)
+
+default replicas := 1
+
+replicas := input.object.spec.replicas
+
+replicas := 0 if {
+	input.object.kind == "Scale"
+	not input.object.spec.replicas
+}
