@@ -4,6 +4,7 @@ package torture_test
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -25,6 +26,39 @@ func killServers(ctx context.Context, r *run) {
 		r.restart(s)
 		_ = s.ready(ctx)
 	}
+}
+
+// breakServers kills servers, and stops some for a while: when they go on they must not take what they know for
+// what is.
+func breakServers(ctx context.Context, r *run) {
+	for {
+		r.wait(ctx, 300*time.Millisecond, 1500*time.Millisecond)
+		if ctx.Err() != nil {
+			return
+		}
+		s := r.servers[r.random.IntN(len(r.servers))]
+		if r.random.IntN(2) == 0 {
+			r.fault("pause %s", s.name)
+			s.stop()
+			r.wait(ctx, 500*time.Millisecond, 5*time.Second)
+			s.cont()
+			continue
+		}
+		r.fault("kill %s", s.name)
+		s.kill()
+		r.wait(ctx, 0, time.Second)
+		r.restart(s)
+		_ = s.ready(ctx)
+	}
+}
+
+// breakAll breaks servers, members and connections at the same time.
+func breakAll(ctx context.Context, r *run) {
+	var work sync.WaitGroup
+	for _, faults := range []func(context.Context, *run){breakServers, cutOff, storm} {
+		work.Go(func() { faults(ctx, r) })
+	}
+	work.Wait()
 }
 
 // pauseEtcd stops etcd for a while, up to a time at which requests fail.

@@ -27,7 +27,7 @@ const (
 	exists
 	conflict
 	missing
-	// refused: the server says that it has not begun.
+	// refused: the server says that it has not begun, or was not reached.
 	refused
 	// unknown: it may have happened.
 	unknown

@@ -40,10 +40,13 @@ type proxy struct {
 
 // link is one connection through a proxy.
 type link struct {
-	near, far net.Conn
-	source    string
-	ended     chan struct{}
-	once      sync.Once
+	near   net.Conn
+	source string
+	once   sync.Once
+	ended  chan struct{}
+
+	mu  sync.Mutex
+	far net.Conn // nil before it is dialled; guarded by mu
 }
 
 // newProxy starts a proxy that ends with the test.
@@ -147,9 +150,9 @@ func (p *proxy) serve(near net.Conn) {
 	if err != nil {
 		return
 	}
-	p.mu.Lock()
+	l.mu.Lock()
 	l.far = far
-	p.mu.Unlock()
+	l.mu.Unlock()
 	select {
 	case <-l.ended:
 		abort(far)
@@ -208,8 +211,10 @@ func (l *link) end() {
 	l.once.Do(func() {
 		close(l.ended)
 		abort(l.near)
-		if far := l.far; far != nil {
-			abort(far)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.far != nil {
+			abort(l.far)
 		}
 	})
 }

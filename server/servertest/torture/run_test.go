@@ -80,7 +80,7 @@ type run struct {
 	// end is the last revision of the run, 0 before it is known.
 	end   atomic.Int64
 	count atomic.Int64 // of faults
-	peak  int          // memory in MiB
+	peak  atomic.Int64 // memory in MiB
 	marks map[string]int64
 }
 
@@ -93,9 +93,26 @@ func (r *run) fault(format string, args ...any) {
 	if testing.Verbose() {
 		fmt.Fprintf(r.t.Output(), "%7.3f %s\n", time.Since(r.started).Seconds(), fmt.Sprintf(format, args...))
 	}
+	r.weigh()
+}
+
+// weigh notes the memory of the servers.
+func (r *run) weigh() {
 	for _, s := range r.servers {
-		r.peak = max(r.peak, s.memory())
+		raise(&r.peak, int64(s.memory()))
 	}
+}
+
+// lockedSource may be used by several at a time.
+type lockedSource struct {
+	mu     sync.Mutex
+	source rand.Source // guarded by mu
+}
+
+func (s *lockedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.source.Uint64()
 }
 
 // wait waits for a random time.
@@ -107,7 +124,7 @@ func (r *run) wait(ctx context.Context, from, to time.Duration) {
 func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures {
 	name := fnv.New64()
 	_, _ = name.Write([]byte(p.name))
-	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(rand.NewPCG(seed, name.Sum64())),
+	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(&lockedSource{source: rand.NewPCG(seed, name.Sum64())}),
 		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}}
 	r.longest = 9
 	if duration <= brief {
@@ -160,15 +177,15 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	select {
 	case <-seen:
 	case <-time.After(patience):
-		for _, w := range r.watchers {
-			if n := len(w.segments); !w.left && (n == 0 || !w.segments[n-1].complete) {
-				t.Errorf("watch %s does not get to revision %d: it is about at %d", w.name, r.end.Load(), w.last)
-			}
-		}
 	}
 	endRecord()
 	cancel()
 	work.Wait()
+	for _, w := range r.watchers {
+		if n := len(w.segments); !w.left && (n == 0 || !w.segments[n-1].complete) {
+			t.Errorf("watch %s does not get to revision %d: it is at %d", w.name, r.end.Load(), w.last)
+		}
+	}
 	return r.judge()
 }
 
@@ -422,11 +439,11 @@ func (r *run) judge() figures {
 	if f.expired > 0 && !r.expires {
 		t.Errorf("%d watches were told that they are too old, and nothing was compacted", f.expired)
 	}
+	r.weigh()
 	for _, s := range r.servers {
-		r.peak = max(r.peak, s.memory())
 		f.other += report(t, s.name+" says", s.complaints())
 	}
-	f.memory = r.peak
+	f.memory = int(r.peak.Load())
 	if r.plan.check != nil {
 		r.plan.check(r)
 	}

@@ -21,9 +21,7 @@ func stall(ctx context.Context, r *run) {
 	r.marks["stalled"] = r.now()
 	for ctx.Err() == nil {
 		pause(ctx, time.Second)
-		for _, s := range r.servers {
-			r.peak = max(r.peak, s.memory())
-		}
+		r.weigh()
 	}
 	r.marks["end"] = r.now()
 }
@@ -34,7 +32,7 @@ const stalledMemory = 2048
 
 // checkStalled checks that others were not slowed and memory is bounded.
 func checkStalled(r *run) {
-	if more := int64(r.peak) - r.marks["memory"]; more*1024 > int64(r.stalled*stalledMemory) {
+	if more := r.peak.Load() - r.marks["memory"]; more*1024 > int64(r.stalled*stalledMemory) {
 		r.t.Errorf("%d MiB more with %d stalled watchers", more, r.stalled)
 	}
 	var before, after []int64
@@ -53,7 +51,7 @@ func checkStalled(r *run) {
 	slices.Sort(before)
 	slices.Sort(after)
 	was, is := time.Duration(before[len(before)/2]), time.Duration(after[len(after)/2])
-	r.t.Logf("memory %d MiB without stalled watchers, %d with them; median of writes %s without them, %s with them", r.marks["memory"], r.peak, was, is)
+	r.t.Logf("memory %d MiB without stalled watchers, %d with them; median of writes %s without them, %s with them", r.marks["memory"], r.peak.Load(), was, is)
 	// The machine may be busy with other things now and then, hence the room.
 	if is > 4*was+100*time.Millisecond {
 		r.t.Errorf("writes take %s beside stalled watchers, %s without", is, was)

@@ -38,7 +38,8 @@ func plans() []plan {
 		{name: "disk-external", etcds: 1, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk},
 		{name: "stalled", stalled: 200, pad: 60000, expires: true, faults: stall, check: checkStalled},
 		{name: "servers-2", brief: true, etcds: 1, weirs: 2, roams: true, faults: killServers},
-		{name: "servers-3", etcds: 1, weirs: 3, roams: true, faults: killServers},
+		{name: "servers-3", etcds: 1, weirs: 3, roams: true, faults: breakServers},
+		{name: "all", etcds: 3, weirs: 2, etcdProxy: true, clientProxy: true, roams: true, faults: breakAll},
 	}
 }
 

@@ -3,8 +3,10 @@ package torture_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -170,7 +172,10 @@ func preconditions(o object) string {
 
 // judge says what an answer means.
 func (o *operation) judge(code int, answer *wire, err error) {
+	var dial *net.OpError
 	switch {
+	case errors.As(err, &dial) && dial.Op == "dial":
+		o.outcome = refused
 	case err != nil || code >= 500:
 		o.outcome = unknown
 	case code == http.StatusOK || code == http.StatusCreated:
