@@ -155,10 +155,12 @@ type watcher struct {
 	from    string
 	// endBookmark: the end of the initial state is marked.
 	endBookmark bool
-	// past gives the events before those in the ring, nil when there are none to read.
+	// past gives the events before those in the ring, open begins it; both are nil when there are none to read.
 	past storage.Watcher
-	// endPast ends it; set together with it and kept.
-	endPast func()
+	open func() error
+	// turn is closed when past may be opened, which must be until turnBy; nil where the watcher has never had a past.
+	turn   chan struct{}
+	turnBy time.Time
 
 	bookmarks bool
 	// progress: bookmarks are sent also when progress was asked for; asked counts up to when.
@@ -197,7 +199,7 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 			}
 			continue
 		}
-		if w.past != nil {
+		if w.open != nil {
 			if err := w.readPast(ctx); err != nil {
 				return nil, err
 			}
@@ -260,8 +262,8 @@ func (w *watcher) fail(err error) error {
 func (w *watcher) Stop() {
 	w.once.Do(func() {
 		close(w.stop)
-		if w.endPast != nil {
-			w.endPast()
+		if w.turn != nil {
+			w.cacher.pasts.leave(w)
 		}
 		w.cacher.hub.leave(w.topic)
 		if w.holds {
