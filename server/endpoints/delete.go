@@ -32,6 +32,9 @@ func (s *server) delete(w http.ResponseWriter, req *http.Request, sc *scope) err
 	if err != nil {
 		return err
 	}
+	if ignore := opts.IgnoreStoreReadErrorWithClusterBreakingPotential; ignore != nil && *ignore {
+		return s.deleteCorrupt(ctx, w, req, sc, opts)
+	}
 	attrs, err := sc.attributes(ctx, admission.Delete, opts, opts.DryRun)
 	if err != nil {
 		return err
@@ -79,8 +82,7 @@ func (s *server) deleteOptions(w http.ResponseWriter, req *http.Request, sc *sco
 	return opts, newInvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
 }
 
-// decodeDeleteOptions takes a DeleteOptions of any group version that is served,
-// or one that does not say what it is.
+// decodeDeleteOptions takes a DeleteOptions of any group version, or one that does not say what it is.
 func (s *server) decodeDeleteOptions(req *http.Request, sc *scope, body []byte, into *metav1.DeleteOptions) error {
 	mediaType, err := bodyMediaType(req, mediaTypeJSON, mediaTypeYAML, mediaTypeProtobuf)
 	if err != nil {
@@ -101,7 +103,7 @@ func (s *server) decodeDeleteOptions(req *http.Request, sc *scope, body []byte, 
 	if err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	if (into.Kind != "" && into.Kind != "DeleteOptions") || !sc.servesVersion(gv) {
+	if into.Kind != "DeleteOptions" && (into.Kind != "" || !sc.servesVersion(gv)) {
 		return apierrors.NewBadRequest(fmt.Sprintf("no kind %q is registered for version %q", into.Kind, into.APIVersion))
 	}
 	return nil

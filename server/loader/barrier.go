@@ -69,6 +69,16 @@ func (b *Barrier) Delete(ctx context.Context, name string, validate rest.Validat
 	return obj, deleted, b.waitFor(ctx, obj)
 }
 
+// DeleteCorrupt implements rest.CorruptObjectDeleter. Nothing was in force of what could not be read, so that there is
+// nothing to wait for.
+func (b *Barrier) DeleteCorrupt(ctx context.Context, name string, opts *metav1.DeleteOptions) error {
+	deleter, ok := b.Storage.(rest.CorruptObjectDeleter)
+	if !ok {
+		return apierrors.NewBadRequest("objects of this resource that cannot be read are not deleted")
+	}
+	return deleter.DeleteCorrupt(ctx, name, opts)
+}
+
 // DeleteCollection implements rest.CollectionDeleter. It deletes one by one, since only a Delete says which event
 // there is to wait for.
 func (b *Barrier) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, opts *metav1.DeleteOptions, list *internalversion.ListOptions) (*rest.List, error) {

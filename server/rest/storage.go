@@ -93,6 +93,13 @@ type GracefulDeleter interface {
 	Delete(ctx context.Context, name string, validate ValidateObjectFunc, opts *metav1.DeleteOptions) (obj *document.Document, deleted bool, err error)
 }
 
+// CorruptObjectDeleter deletes what is stored but cannot be read.
+type CorruptObjectDeleter interface {
+	// DeleteCorrupt deletes the object whatever waits for it, finalizers and dependents among them, since nothing
+	// of it is known. One that can be read is a Conflict, as upstream (KEP-3926).
+	DeleteCorrupt(ctx context.Context, name string, opts *metav1.DeleteOptions) error
+}
+
 // CollectionDeleter serves DELETE of a collection.
 type CollectionDeleter interface {
 	DeleteCollection(ctx context.Context, validate ValidateObjectFunc, opts *metav1.DeleteOptions, list *internalversion.ListOptions) (*List, error)

@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"weir.dev/weir/server"
+	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/storage/etcd3"
+)
+
+// TestCorruptObject: what cannot be read is named, does not stand in the way of the rest, and can be deleted by
+// who may do that.
+func TestCorruptObject(t *testing.T) {
+	at, etcd := externalEtcd(t)
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{at}}})
+	ctx := t.Context()
+	client := kubernetes.NewForConfigOrDie(env.RESTConfig())
+	for _, name := range []string{"one", "two"} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "good"}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	watch, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	if _, err := etcd.Put(ctx, "/registry/configmaps/two/bad", "{not json"); err != nil {
+		t.Fatal(err)
+	}
+	ended := false
+	for e := range watch.ResultChan() {
+		if e.Type == "ERROR" {
+			ended = true
+			if err := apierrors.FromObject(e.Object); !strings.Contains(err.Error(), "/registry/configmaps/two/bad") {
+				t.Errorf("the watch ended with %v, which does not name the key", err)
+			}
+		}
+	}
+	if !ended {
+		t.Error("the watch ended without an ERROR")
+	}
+
+	_, err = client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+	if code := codeOf(err); code != http.StatusInternalServerError || !strings.Contains(err.Error(), "/registry/configmaps/two/bad") {
+		t.Errorf("list: %d %v, want 500 that names the key", code, err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("one").List(ctx, metav1.ListOptions{}); err != nil {
+		t.Errorf("list of another namespace: %v", err)
+	}
+	if _, err := client.CoreV1().ConfigMaps("two").Get(ctx, "good", metav1.GetOptions{}); err != nil {
+		t.Errorf("get of another object: %v", err)
+	}
+	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "bad", metav1.DeleteOptions{}); codeOf(err) != http.StatusInternalServerError {
+		t.Errorf("delete: %v, want 500", err)
+	}
+
+	yes := true
+	unsafely := metav1.DeleteOptions{IgnoreStoreReadErrorWithClusterBreakingPotential: &yes}
+	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "good", unsafely); codeOf(err) != http.StatusConflict {
+		t.Errorf("unsafe delete of what can be read: %v, want 409", err)
+	}
+	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "none", unsafely); !apierrors.IsNotFound(err) {
+		t.Errorf("unsafe delete of what is not there: %v, want 404", err)
+	}
+	if err := client.CoreV1().ConfigMaps("two").DeleteCollection(ctx, unsafely, metav1.ListOptions{}); codeOf(err) != http.StatusUnprocessableEntity {
+		t.Errorf("unsafe delete of a collection: %v, want 422", err)
+	}
+	if err := deleterOf(t, env, client).CoreV1().ConfigMaps("two").Delete(ctx, "bad", unsafely); !apierrors.IsForbidden(err) ||
+		!strings.Contains(err.Error(), "unsafe-delete-ignore-read-errors") {
+		t.Errorf("unsafe delete by who may only delete: %v, want 403", err)
+	}
+	trial := unsafely
+	trial.DryRun = []string{metav1.DryRunAll}
+	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "bad", trial); err != nil {
+		t.Errorf("dry run: %v", err)
+	}
+	if resp, err := etcd.Get(ctx, "/registry/configmaps/two/bad"); err != nil || len(resp.Kvs) != 1 {
+		t.Errorf("after a dry run etcd has %v, %v", resp, err)
+	}
+	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "bad", unsafely); err != nil {
+		t.Errorf("unsafe delete: %v", err)
+	}
+	began := time.Now()
+	list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+	if err != nil || time.Since(began) > 2*time.Second {
+		t.Errorf("list after that: %v in %s", err, time.Since(began))
+	}
+	for _, item := range list.Items {
+		if item.Name == "bad" {
+			t.Error("it is still listed")
+		}
+	}
+}
+
+// deleterOf returns the client of a user who may delete config maps.
+func deleterOf(t *testing.T, env *servertest.Environment, admin kubernetes.Interface) kubernetes.Interface {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := admin.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "deleter"},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"delete"}, APIGroups: []string{""}, Resources: []string{"configmaps"}}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "deleter"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "deleter"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "deleter"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := env.RESTConfig()
+	config.Impersonate = rest.ImpersonationConfig{UserName: "deleter"}
+	return kubernetes.NewForConfigOrDie(config)
+}
+
+func codeOf(err error) int {
+	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // as client-go returns it
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// externalEtcd starts an etcd that is reached over gRPC, and returns where, and a client.
+func externalEtcd(t *testing.T) (string, *clientv3.Client) {
+	t.Helper()
+	e, err := etcd3.StartEmbedded(context.WithoutCancel(t.Context()), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Errorf("close etcd: %v", err)
+		}
+	})
+	return "http://" + e.Addr().String(), e.Client()
+}
