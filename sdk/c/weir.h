@@ -18,7 +18,7 @@
  *
  * It is built with `weir module build`, or by hand with
  *
- *   clang --target=wasm32 -O2 -nostdlib -fvisibility=hidden -Iweir \
+ *   clang --target=wasm32 -Os -mbulk-memory -nostdlib -fvisibility=hidden -Iweir \
  *     -Wl,--no-entry -Wl,-z,stack-size=32768 -o quotes.wasm src/quotes.c weir/weir.c
  *
  * Memory. What a function returns lies in an arena that nobody frees: the host

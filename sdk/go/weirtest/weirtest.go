@@ -15,8 +15,6 @@ import (
 	"fmt"
 	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
 	weir "weir.dev/weir/sdk/go"
@@ -155,15 +153,15 @@ func (h *host) object() (*document.Document, error) {
 	if h.inputs[abi.SlotObject] == nil {
 		return nil, errors.New("a patch of no object")
 	}
-	p, err := jsonpatch.DecodePatch(patched)
+	patch, err := document.Parse(patched)
 	if err != nil {
 		return nil, fmt.Errorf("patch: %w", err)
 	}
-	raw, err := p.Apply(h.inputs[abi.SlotObject].Bytes())
+	changed, err := h.inputs[abi.SlotObject].ApplyPatch(patch, abi.MaxObjectBytes)
 	if err != nil {
 		return nil, fmt.Errorf("patch: %w", err)
 	}
-	return document.Parse(raw)
+	return changed, nil
 }
 
 // Read implements weir.Host.

@@ -14,18 +14,19 @@ import (
 	"github.com/spf13/cobra"
 
 	"weir.dev/weir/host"
-	"weir.dev/weir/sdk/go/build"
+	"weir.dev/weir/sdk/build"
 )
 
 // moduleCommand builds, inspects and runs modules, without a server.
 func moduleCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "module",
-		Short: "Build, inspect and run WebAssembly modules, without a server",
+		Short: "Write, build, test and run WebAssembly modules, without a server",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
-	command.AddCommand(moduleBuildCommand(), moduleInspectCommand(), moduleRunCommand())
+	command.AddCommand(moduleInitCommand(), moduleBuildCommand(), moduleInspectCommand(),
+		moduleRunCommand(), moduleTestCommand(), moduleBenchCommand())
 	return command
 }
 
@@ -61,7 +62,8 @@ func writeJSON(w io.Writer, v any) error {
 }
 
 // readModule reads a module, or builds one if path is a directory.
-func readModule(ctx context.Context, path string) ([]byte, error) {
+// Log is told what is installed for that.
+func readModule(ctx context.Context, path string, log io.Writer) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func readModule(ctx context.Context, path string) ([]byte, error) {
 		}
 		defer func() { _ = os.RemoveAll(dir) }() // what is left is the system's to clear
 		file := filepath.Join(dir, "module.wasm")
-		if err := build.Guest(ctx, build.Config{Dir: path, Output: file}); err != nil {
+		if err := build.Guest(ctx, build.Config{Dir: path, Output: file, Log: log}); err != nil {
 			return nil, err
 		}
 		path = file

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weir.dev/weir/sdk/go/build"
+	"weir.dev/weir/sdk/build"
 )
 
 func moduleBuildCommand() *cobra.Command {
@@ -19,13 +19,16 @@ func moduleBuildCommand() *cobra.Command {
 	format := outputText
 	command := &cobra.Command{
 		Use:   "build DIR",
-		Short: "Compile a module that is written in Go",
-		Long: `Compile the Go command in DIR to a module, with the Go toolchain that is in PATH,
-as this would:
+		Short: "Compile a module that is written in Go, C, Rust or AssemblyScript",
+		Long: `Compile the module in DIR with the tools that are in PATH, and check that a server
+would accept it. Printed are its size, hooks and digest. What DIR holds tells the
+language, and that what is needed:
 
-  GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -trimpath -ldflags "-s -w"
-
-and check that a server would accept it. Printed are its size, hooks and digest.`,
+  Go              *.go            Go 1.26 or later
+  C               src/*.c, *.c    clang and lld
+  Rust            Cargo.toml      cargo, and the target wasm32-unknown-unknown
+  AssemblyScript  package.json    node and npm; the compiler itself is installed
+                                  below DIR if it is not there`,
 		Example: "  weir module build examples/first-module -o quotes.wasm",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
@@ -36,7 +39,7 @@ and check that a server would accept it. Printed are its size, hooks and digest.
 				}
 				file = filepath.Base(dir) + ".wasm"
 			}
-			config := build.Config{Dir: args[0], Output: file, Debug: debug}
+			config := build.Config{Dir: args[0], Output: file, Debug: debug, Log: command.ErrOrStderr()}
 			if err := build.Guest(command.Context(), config); err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 
 func moduleInspectCommand() *cobra.Command {
 	format := outputText
+	limits := limitFlags{memory: host.DefaultMemoryBytes}
 	command := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Show what a module is: its manifest, digest, size, imports and memory",
@@ -21,11 +22,11 @@ started to describe itself; no hook is run. If FILE is a directory, the module
 in it is built first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
-			wasm, err := readModule(command.Context(), args[0])
+			wasm, err := readModule(command.Context(), args[0], command.ErrOrStderr())
 			if err != nil {
 				return err
 			}
-			description, err := describe(command.Context(), wasm, limitFlags{})
+			description, err := describe(command.Context(), wasm, limits)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)
 			}
@@ -33,6 +34,7 @@ in it is built first.`,
 			return description.write(command.OutOrStdout(), format)
 		},
 	}
+	command.Flags().IntVar(&limits.memory, "memory", limits.memory, "most bytes of memory")
 	command.Flags().VarP(&format, "format", "o", "what is printed: text or json")
 	return command
 }

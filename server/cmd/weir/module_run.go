@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +16,7 @@ import (
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
+	"weir.dev/weir/sdk/cases"
 )
 
 // runFlags are the flags of weir module run.
@@ -26,6 +26,7 @@ type runFlags struct {
 	groups                                                  []string
 	limits                                                  limitFlags
 	format                                                  outputFormat
+	trace                                                   bool
 }
 
 func moduleRunCommand() *cobra.Command {
@@ -49,6 +50,18 @@ did not come to a verdict (a trap, its fuel or time used up, bad output).`,
 		},
 	}
 	flags := command.Flags()
+	f.addCall(command)
+	flags.Uint64Var(&f.limits.fuel, "fuel", host.DefaultFuel, "most instructions of the call")
+	flags.IntVar(&f.limits.memory, "memory", host.DefaultMemoryBytes, "most bytes of memory")
+	flags.StringVar(&f.cacheDir, "cache-dir", defaultCacheDir(), "directory of compiled modules; empty: compile each time")
+	flags.BoolVar(&f.trace, "trace", false, "show what the module asks of the host, on standard error")
+	flags.VarP(&f.format, "format", "o", "what is printed: text or json")
+	return command
+}
+
+// addCall adds the flags that say what is called.
+func (f *runFlags) addCall(command *cobra.Command) {
+	flags := command.Flags()
 	flags.StringVar(&f.hook, "hook", "", "hook to run, as `weir module inspect` lists them")
 	flags.StringVar(&f.object, "object", "", "file of the object")
 	flags.StringVar(&f.old, "old", "", "file of the object as it is stored, for updates; for validateDelete what is to be deleted")
@@ -61,11 +74,6 @@ did not come to a verdict (a trap, its fuel or time used up, bad output).`,
 	flags.StringVar(&f.user, "as", f.user, "name of the user")
 	flags.StringSliceVar(&f.groups, "as-group", nil, "groups of the user")
 	flags.StringVar(&f.to, "to", "", "target version of convert, group/version")
-	flags.Uint64Var(&f.limits.fuel, "fuel", host.DefaultFuel, "most instructions of the call")
-	flags.IntVar(&f.limits.memory, "memory", host.DefaultMemoryBytes, "most bytes of memory")
-	flags.StringVar(&f.cacheDir, "cache-dir", defaultCacheDir(), "directory of compiled modules; empty: compile each time")
-	flags.VarP(&f.format, "format", "o", "what is printed: text or json")
-	return command
 }
 
 func defaultCacheDir() string {
@@ -90,16 +98,11 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	wasm, err := readModule(ctx, path)
+	wasm, err := readModule(ctx, path, command.ErrOrStderr())
 	if err != nil {
 		return err
 	}
-	if f.cacheDir != "" {
-		if err := os.MkdirAll(f.cacheDir, 0o700); err != nil {
-			return fmt.Errorf("--cache-dir: %w", err)
-		}
-	}
-	runtime, err := host.NewRuntime(host.Config{CacheDir: f.cacheDir})
+	runtime, err := newRuntime(f.cacheDir)
 	if err != nil {
 		return err
 	}
@@ -122,6 +125,9 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 		FuelLimit: f.limits.fuel, input: call.Object,
 	}
 	call.Budget = host.NewBudget(f.limits.fuel, time.Time{})
+	if f.trace {
+		call.Trace = (&trace{w: command.ErrOrStderr()}).call
+	}
 	start := time.Now()
 	res, err := module.Call(ctx, call)
 	v.Milliseconds = float64(time.Since(start).Microseconds()) / 1000
@@ -173,7 +179,7 @@ func (f *runFlags) call(stdin io.Reader, op abi.Op) (call *host.Call, settings [
 		}
 		settings = d.Bytes()
 	}
-	call.Meta, err = f.meta(op, call)
+	call.Meta, err = f.meta(call)
 	return call, settings, err
 }
 
@@ -200,31 +206,12 @@ func (f *runFlags) check(op abi.Op, call *host.Call) error {
 func admits(op abi.Op) bool { return op == abi.OpAdmitMutate || op == abi.OpAdmitValidate }
 
 // meta makes the request that the object would have come by.
-func (f *runFlags) meta(op abi.Op, call *host.Call) (*document.Document, error) {
-	object := call.Object
-	if object == nil {
-		object = call.OldObject
-	}
-	m := abi.Meta{
-		UID: "00000000-0000-0000-0000-000000000000", Time: host.FormatTime(time.Now()),
-		Operation: abi.Operation(f.operation), Subresource: f.subresource,
-		Kind: object.Get("kind").String(), Version: object.Get("apiVersion").String(),
-		Name: object.Get("metadata", "name").String(), Namespace: object.Get("metadata", "namespace").String(),
-		User: abi.User{Username: f.user, Groups: f.groups}, DryRun: true,
-	}
-	if group, version, ok := strings.Cut(m.Version, "/"); ok {
-		m.Group, m.Version = group, version
-	}
-	switch {
-	case m.Operation != "":
-	case op == abi.OpValidateDelete, call.Object == nil:
-		m.Operation = abi.OperationDelete
-	case op == abi.OpConnect:
-		m.Operation = abi.OperationConnect
-	case call.OldObject != nil:
-		m.Operation = abi.OperationUpdate
-	case op != abi.OpConvert:
-		m.Operation = abi.OperationCreate
+func (f *runFlags) meta(call *host.Call) (*document.Document, error) {
+	m := cases.Request(call)
+	m.Time, m.Subresource, m.DryRun = host.FormatTime(time.Now()), f.subresource, true
+	m.User = abi.User{Username: f.user, Groups: f.groups}
+	if f.operation != "" {
+		m.Operation = abi.Operation(f.operation)
 	}
 	return host.NewMeta(m)
 }

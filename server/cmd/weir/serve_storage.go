@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"weir.dev/weir/server"
-	"weir.dev/weir/server/storage/etcd3"
 )
 
 // storageFlags are the flags of `weir serve` about etcd and the caches, with kube-apiserver's names and meanings.
@@ -41,7 +40,7 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 		to          *time.Duration
 		standard    time.Duration
 	}{
-		{"etcd-compaction-interval", "how often, and to which age, etcd's history is dropped; 0: not by this server", &config.CompactionInterval, etcd3.DefaultCompactionInterval},
+		{"etcd-compaction-interval", "how often, and to which age, etcd's history is dropped; 0: not by this server", &config.CompactionInterval, server.DefaultCompactionInterval},
 		{"etcd-count-metric-poll-period", "how often the objects of each resource are counted for metrics; 0: never", &config.CountPollPeriod, server.DefaultCountPollPeriod},
 		{"watch-cache-idle-timeout", "after how long without any use a resource's cache is stopped and its memory freed; 0: never", &config.WatchCacheIdleTimeout, server.DefaultWatchCacheIdleTimeout},
 		{"consistency-check-interval", "time between comparisons of each cache with etcd, byte by byte, left out while nothing is written; 0: never", &config.ConsistencyCheckInterval, server.DefaultConsistencyCheckInterval},
@@ -51,7 +50,7 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 	}
 	flags.DurationVar(&config.HealthcheckTimeout, "etcd-healthcheck-timeout", server.DefaultEtcdCheckTimeout, "bound of the health check of etcd")
 	flags.DurationVar(&config.ReadycheckTimeout, "etcd-readycheck-timeout", server.DefaultEtcdCheckTimeout, "bound of the readiness check of etcd")
-	flags.Int64Var(&config.LeaseReuseSeconds, "lease-reuse-duration-seconds", int64(etcd3.DefaultLeaseReuse/time.Second), "for how long objects with a TTL share one lease of etcd")
+	flags.Int64Var(&config.LeaseReuseSeconds, "lease-reuse-duration-seconds", int64(server.DefaultLeaseReuse/time.Second), "for how long objects with a TTL share one lease of etcd")
 	flags.BoolVar(&f.watchCache, "watch-cache", true, "serve reads and watches from memory; false: from etcd")
 	flags.StringSliceVar(&config.WatchCacheSizes, "watch-cache-sizes", nil,
 		"how many events the cache of a resource remembers at most, comma separated: resource[.group]#size; 0: that resource is served from etcd")

@@ -1,0 +1,223 @@
+// Package guard tests one policy in four languages: the example of each, and
+// what weir module init makes of it.
+package guard
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/sdk/build"
+	"weir.dev/weir/sdk/cases"
+	"weir.dev/weir/server/servertest"
+)
+
+// guest builds the policy in a language. Without its tools the test is skipped,
+// but fails where CI is set, whose tools `make toolchains` installs.
+func guest(t *testing.T, language build.Language) []byte {
+	t.Helper()
+	needs(t, language)
+	file := filepath.Join(t.TempDir(), "guard.wasm")
+	if err := build.Guest(t.Context(), build.Config{Dir: string(language), Output: file, Log: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+	wasm, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return wasm
+}
+
+func needs(t *testing.T, language build.Language) {
+	t.Helper()
+	if missing := build.Missing(t.Context(), language); missing != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+}
+
+// TestCases runs the same cases in all languages.
+func TestCases(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds and compiles a guest of each language")
+	}
+	suites, err := cases.Load(os.DirFS("."), "cases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, language := range build.Languages() {
+		t.Run(string(language), func(t *testing.T) {
+			wasm := guest(t, language)
+			runtime, err := host.NewRuntime(host.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runner := cases.NewRunner(runtime, wasm, host.ModuleConfig{Name: "guard"})
+			t.Cleanup(func() {
+				if err := runner.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if err := runtime.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+			for _, suite := range suites {
+				for _, c := range suite.Cases {
+					t.Run(c.Name, func(t *testing.T) {
+						outcome, err := runner.Run(t.Context(), c)
+						if err != nil {
+							t.Fatal(err)
+						}
+						for _, problem := range outcome.Problems {
+							t.Error(problem)
+						}
+					})
+				}
+			}
+		})
+	}
+}
+
+// TestNative runs what the READMEs have authors run on their own machines.
+func TestNative(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the hooks natively")
+	}
+	program := filepath.Join(t.TempDir(), "hooks_test")
+	tests := []struct {
+		language build.Language
+		dir      string
+		commands [][]string
+	}{
+		{build.C, "c", [][]string{
+			{"clang", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I../../../sdk/c", "-o", program, "test/hooks_test.c", "src/guard.c", "../../../sdk/c/weir.c"},
+			{program},
+		}},
+		{build.AssemblyScript, "assemblyscript", [][]string{
+			{"npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"},
+			{"npm", "test"},
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.dir, func(t *testing.T) {
+			needs(t, tc.language)
+			for _, command := range tc.commands {
+				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
+				cmd.Dir = tc.dir
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Fatalf("%v: %v\n%s", command, err, out)
+				}
+			}
+		})
+	}
+}
+
+// TestDenied puts the policy in force on a server: what it denies is denied.
+func TestDenied(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server")
+	}
+	wasm := guest(t, build.C)
+	env := servertest.Start(t, servertest.Options{})
+	dir, err := env.ModuleDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "guard.wasm"), wasm, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const (
+		modules     = "/apis/weir.dev/v1alpha1/modules"
+		strategies  = "/apis/weir.dev/v1alpha1/strategies"
+		deployments = "/apis/apps/v1/namespaces/default/deployments"
+	)
+	if code, body := send(t, env, http.MethodPost, modules, "application/yaml", file(t, "module.yaml")); code != http.StatusCreated {
+		t.Fatalf("module: %d %s", code, body)
+	}
+	ready(t, env, modules+"/guard")
+	patch, err := yaml.YAMLToJSON([]byte(file(t, "layer.yaml")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code, body := send(t, env, http.MethodPatch, strategies+"/deployments.apps", "application/json-patch+json", string(patch)); code != http.StatusOK {
+		t.Fatalf("strategy: %d %s", code, body)
+	}
+	ready(t, env, strategies+"/deployments.apps")
+	code, body := send(t, env, http.MethodPost, deployments, "application/yaml", file(t, "bad.yaml"))
+	if code != http.StatusUnprocessableEntity || !strings.Contains(body, "every Deployment has one") || !strings.Contains(body, "must be at most 10") {
+		t.Errorf("the bad one: %d %s", code, body)
+	}
+	code, body = send(t, env, http.MethodPost, deployments, "application/yaml", file(t, "good.yaml"))
+	if code != http.StatusCreated {
+		t.Errorf("the good one: %d %s", code, body)
+	}
+}
+
+func file(t *testing.T, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// send makes a request and returns its answer.
+func send(t *testing.T, env *servertest.Environment, method, path, contentType, body string) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, env.URL()+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", contentType)
+	resp, err := env.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var raw json.RawMessage
+	if err := json.NewDecoder(resp.Body).Decode(&raw); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(raw)
+}
+
+// ready waits for a configuration object to be in force as it is written.
+func ready(t *testing.T, env *servertest.Environment, path string) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for tick := time.NewTicker(20 * time.Millisecond); ; {
+		_, body := send(t, env, http.MethodGet, path, "", "")
+		var object struct {
+			Metadata struct{ Generation int64 }
+			Status   struct {
+				ObservedGeneration int64
+				Conditions         []struct{ Type, Status string }
+			}
+		}
+		if err := json.Unmarshal([]byte(body), &object); err != nil {
+			t.Fatal(err)
+		}
+		if s := object.Status; s.ObservedGeneration == object.Metadata.Generation && strings.Contains(fmt.Sprint(s.Conditions), "{Ready True}") {
+			tick.Stop()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("not ready: %s", body)
+		}
+	}
+}
