@@ -30,12 +30,48 @@ func (sc *scope) attributes(ctx context.Context, op admission.Operation, options
 		UID:         audit.GetAuditIDTruncated(ctx),
 	}
 	a.User, _ = request.UserFrom(ctx)
+	var err error
+	a.Options, err = optionsDocument(options)
+	return a, err
+}
+
+// optionsDocument encodes options. Those of most writes are put together by hand: few rules read them.
+func optionsDocument(options any) (*document.Document, error) {
+	kind, manager, validation, plain := "", "", "", false
+	switch o := options.(type) {
+	case *metav1.CreateOptions:
+		kind, manager, validation, plain = o.Kind, o.FieldManager, o.FieldValidation, o.APIVersion == optionsVersion && len(o.DryRun) == 0
+	case *metav1.UpdateOptions:
+		kind, manager, validation, plain = o.Kind, o.FieldManager, o.FieldValidation, o.APIVersion == optionsVersion && len(o.DryRun) == 0
+	}
+	if plain && kind != "" && isPlainText(manager) && isPlainText(validation) {
+		raw := append(make([]byte, 0, 128+len(manager)), `{"apiVersion":"`+optionsVersion+`"`...)
+		if manager != "" {
+			raw = append(append(append(raw, `,"fieldManager":"`...), manager...), '"')
+		}
+		if validation != "" {
+			raw = append(append(append(raw, `,"fieldValidation":"`...), validation...), '"')
+		}
+		return document.FromCanonical(append(append(append(raw, `,"kind":"`...), kind...), `"}`...)), nil
+	}
 	raw, err := json.Marshal(options)
 	if err != nil {
-		return a, fmt.Errorf("options of the request: %w", err)
+		return nil, fmt.Errorf("options of the request: %w", err)
 	}
-	a.Options, err = document.Parse(raw)
-	return a, err
+	return document.Parse(raw)
+}
+
+// optionsVersion is the version of metav1's options.
+const optionsVersion = metav1.GroupName + "/v1"
+
+// isPlainText reports whether JSON spells text as it is.
+func isPlainText(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // admit runs the mutators on obj, whose live state is old or nil, and defaults it

@@ -19,6 +19,9 @@ import (
 
 // decodeOptions reads the query into one of metav1's options.
 func decodeOptions(req *http.Request, into runtime.Object) error {
+	if _, list := into.(*internalversion.ListOptions); !list && req.URL.RawQuery == "" {
+		return nil // of a list, nothing is decoded into selectors of everything
+	}
 	if err := internalscheme.ParameterCodec.DecodeParameters(req.URL.Query(), metav1.SchemeGroupVersion, into); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}

@@ -21,6 +21,9 @@ const (
 	gzipThreshold = 128 << 10
 	// writeBufferSize is the size of the writes of a list.
 	writeBufferSize = 64 << 10
+	// connectionBuffer is the size of what net/http keeps of an answer before it sends it: no more than that needs
+	// no buffer here.
+	connectionBuffer = 4 << 10
 )
 
 // writeBytes answers with a JSON value, in the media type and form agreed. A value
@@ -104,16 +107,25 @@ func writeChunks(w http.ResponseWriter, req *http.Request, out output, code int,
 		_, _ = body.Write(chunks[0])
 		return
 	}
+	if newline {
+		chunks = append(chunks, newlineChunk)
+	}
+	if size <= connectionBuffer {
+		for _, chunk := range chunks {
+			_, _ = body.Write(chunk)
+		}
+		return
+	}
 	buf := acquireBuffer(body)
 	defer releaseBuffer(buf)
 	for _, chunk := range chunks {
 		_, _ = buf.Write(chunk)
 	}
-	if newline {
-		_ = buf.WriteByte('\n')
-	}
 	_ = buf.Flush()
 }
+
+// newlineChunk ends a JSON text. It is never written to.
+var newlineChunk = []byte("\n")
 
 // acceptsGzip reports whether Accept-Encoding names gzip, as upstream reads it:
 // qualities are ignored, but a zero one is honoured.

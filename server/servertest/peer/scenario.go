@@ -86,10 +86,8 @@ func list(query string) func(context.Context, *bench) (result, error) {
 		if err := b.ensure(ctx, "o", b.objects); err != nil {
 			return result{}, err
 		}
-		b.workers = min(b.workers, listers)
-		return b.repeat(ctx, func(worker, _ int) error {
-			return b.do(ctx, worker, http.MethodGet, widgets+query, "", nil, nil)
-		})
+		one := func(worker, _ int) error { return b.do(ctx, worker, http.MethodGet, widgets+query, "", nil, nil) }
+		return b.repeatLong(ctx, one)
 	}
 }
 
@@ -100,9 +98,8 @@ func pages(ctx context.Context, b *bench) (result, error) {
 	if err := b.ensure(ctx, "o", b.objects); err != nil {
 		return result{}, err
 	}
-	b.workers = min(b.workers, listers)
 	buffers := make([]bytes.Buffer, b.workers)
-	return b.repeat(ctx, func(worker, _ int) error {
+	return b.repeatLong(ctx, func(worker, _ int) error {
 		for next := ""; ; {
 			if err := b.do(ctx, worker, http.MethodGet, widgets+"?limit=500&continue="+next, "", nil, &buffers[worker]); err != nil {
 				return err
@@ -229,10 +226,12 @@ func (b *bench) repeat(ctx context.Context, operation func(worker, i int) error)
 	var failed error
 	var before usage
 	var wait sync.WaitGroup
-	wait.Go(func() {
-		_ = pause(ctx, b.warmup) // the workers see that ctx is done
-		before = b.usage()
-	})
+	if before = b.usage(); b.warmup > 0 {
+		wait.Go(func() {
+			_ = pause(ctx, b.warmup) // the workers see that ctx is done
+			before = b.usage()
+		})
+	}
 	for worker := range b.workers {
 		wait.Go(func() {
 			var own []time.Duration
@@ -243,7 +242,7 @@ func (b *bench) repeat(ctx context.Context, operation func(worker, i int) error)
 					break
 				}
 				err = operation(worker, i)
-				if start.After(begin) {
+				if !start.Before(begin) {
 					own = append(own, time.Since(start))
 				}
 			}
@@ -281,6 +280,16 @@ func (b *bench) revision(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("an object without a revision: %.300s", answer.Bytes())
 	}
 	return string(found[1]), nil
+}
+
+// repeatLong is repeat for an operation that takes so long that those under way when a measurement begins would
+// count: it begins with none.
+func (b *bench) repeatLong(ctx context.Context, operation func(worker, i int) error) (result, error) {
+	if err := operation(0, 0); err != nil {
+		return result{}, err
+	}
+	b.workers, b.warmup = min(b.workers, listers), 0
+	return b.repeat(ctx, operation)
 }
 
 // follow starts a watch of all changes after a revision, counts them, and returns when it is on.
