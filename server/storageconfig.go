@@ -14,6 +14,8 @@ import (
 
 // Defaults of StorageConfig.
 const (
+	DefaultCompactionInterval       = etcd3.DefaultCompactionInterval
+	DefaultLeaseReuse               = etcd3.DefaultLeaseReuse
 	DefaultCountPollPeriod          = time.Minute
 	DefaultEtcdCheckTimeout         = 2 * time.Second
 	DefaultWatchCacheIdleTimeout    = 10 * time.Minute
@@ -27,7 +29,7 @@ type StorageConfig struct {
 	// the core's. They share the prefix, certificates and everything else with the first cluster.
 	ServersOverrides []string
 	// CompactionInterval is how often, and to which age, history is dropped from each cluster, by one server at a
-	// time. Default etcd3.DefaultCompactionInterval.
+	// time. Default DefaultCompactionInterval.
 	CompactionInterval time.Duration
 	// CountPollPeriod is how often the objects of each resource are counted for metrics. Default DefaultCountPollPeriod.
 	CountPollPeriod time.Duration
@@ -55,7 +57,7 @@ func (c *StorageConfig) complete() {
 		value    *time.Duration
 		standard time.Duration
 	}{
-		{&c.CompactionInterval, etcd3.DefaultCompactionInterval},
+		{&c.CompactionInterval, DefaultCompactionInterval},
 		{&c.CountPollPeriod, DefaultCountPollPeriod},
 		{&c.HealthcheckTimeout, DefaultEtcdCheckTimeout},
 		{&c.ReadycheckTimeout, DefaultEtcdCheckTimeout},
