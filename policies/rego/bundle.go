@@ -33,8 +33,6 @@ type Bundle struct {
 	Revision string
 	Modules  []Module
 	Data     *document.Document
-	// Wasm are the modules that OPA compiled, by the entrypoints that the manifest names.
-	Wasm map[string][]byte
 }
 
 // Source returns what a bundle has to compile.
@@ -43,7 +41,7 @@ func (b *Bundle) Source(path, entrypoint string) *Source {
 }
 
 // ReadBundle unpacks a bundle. digest is what its bytes must have, sha256:<hex>, or empty.
-// Tests (_test.rego) are left out.
+// Tests (_test.rego) and what OPA compiled (policy.wasm) are left out.
 func ReadBundle(packed []byte, digest string) (*Bundle, error) {
 	if len(packed) > maxBundleBytes {
 		return nil, fmt.Errorf("bundle: %d bytes are more than %d", len(packed), maxBundleBytes)
@@ -121,7 +119,6 @@ func unpack(packed []byte) ([]file, error) {
 // fill takes what is known of the files.
 func (b *Bundle) fill(files []file) error {
 	var manifest *document.Document
-	byName := map[string][]byte{}
 	data, err := document.FromValue(map[string]any{})
 	if err != nil {
 		return err
@@ -129,7 +126,6 @@ func (b *Bundle) fill(files []file) error {
 	edit, edits := data.Edit(), 0
 	var dataPaths [][]string
 	for _, f := range files {
-		byName[f.name] = f.data
 		switch base := path.Base(f.name); {
 		case f.name == ".manifest":
 			if manifest, err = document.Parse(f.data); err != nil {
@@ -166,11 +162,14 @@ func (b *Bundle) fill(files []file) error {
 		}
 	}
 	b.Data = data
-	return b.applyManifest(manifest, byName, dataPaths)
+	if len(b.Modules) == 0 {
+		return errors.New("it has no modules in Rego; a module that OPA compiled (policy.wasm) is not used, since CompileWasm makes one of the text")
+	}
+	return b.applyManifest(manifest, dataPaths)
 }
 
 // applyManifest holds the bundle to its manifest: its roots own all that it has.
-func (b *Bundle) applyManifest(manifest *document.Document, files map[string][]byte, dataPaths [][]string) error {
+func (b *Bundle) applyManifest(manifest *document.Document, dataPaths [][]string) error {
 	if manifest == nil {
 		return nil
 	}
@@ -199,17 +198,6 @@ func (b *Bundle) applyManifest(manifest *document.Document, files map[string][]b
 		if at := strings.Join(p, "/"); !owned(at) {
 			return fmt.Errorf("data %s is outside the roots of the manifest", at)
 		}
-	}
-	for _, w := range manifest.Get("wasm").Elements() {
-		name := strings.TrimPrefix(w.Get("module").String(), "/")
-		code, ok := files[name]
-		if !ok {
-			return fmt.Errorf("manifest names module %q, which is not there", name)
-		}
-		if b.Wasm == nil {
-			b.Wasm = map[string][]byte{}
-		}
-		b.Wasm[w.Get("entrypoint").String()] = code
 	}
 	return nil
 }

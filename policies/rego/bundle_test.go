@@ -43,7 +43,7 @@ func pack(t *testing.T, entries ...entry) []byte {
 
 func TestBundle(t *testing.T) {
 	packed := pack(t,
-		entry{".manifest", `{"revision":"r1","roots":["team","limits"],"wasm":[{"entrypoint":"team/deny","module":"/policy.wasm"}]}`, tar.TypeReg},
+		entry{".manifest", `{"revision":"r1","roots":["team","limits"]}`, tar.TypeReg},
 		entry{"/team/policy.rego", "package team\ndeny contains sprintf(\"over %d\", [data.limits.replicas.max]) if input.object.spec.replicas > data.limits.replicas.max", tar.TypeReg},
 		entry{"team/policy_test.rego", "package team\ntest_it if true", tar.TypeReg},
 		entry{"limits", "", tar.TypeDir},
@@ -54,7 +54,7 @@ func TestBundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b.Revision != "r1" || len(b.Modules) != 1 || string(b.Data.Bytes()) != `{"limits":{"other":1,"replicas":{"max":5}}}` || string(b.Wasm["team/deny"]) != "\x00asm" {
+	if b.Revision != "r1" || len(b.Modules) != 1 || string(b.Data.Bytes()) != `{"limits":{"other":1,"replicas":{"max":5}}}` {
 		t.Errorf("got %+v, %s", b, b.Data.Bytes())
 	}
 	if _, err := ReadBundle(packed, b.Digest); err != nil {
@@ -98,7 +98,7 @@ func TestBundleRefuses(t *testing.T) {
 		{"yaml", pack(t, entry{"data.yaml", `a: b`, tar.TypeReg}), "", "bundle: data.yaml: data must be JSON"},
 		{"root of a module", pack(t, module, entry{".manifest", `{"roots":["b"]}`, tar.TypeReg}), "", "bundle: a.rego: package a is outside the roots of the manifest"},
 		{"root of data", pack(t, entry{"data.json", `{"a":1}`, tar.TypeReg}, entry{".manifest", `{"roots":["b"]}`, tar.TypeReg}), "", "bundle: data a is outside the roots of the manifest"},
-		{"no wasm", pack(t, entry{".manifest", `{"wasm":[{"module":"/x.wasm"}]}`, tar.TypeReg}), "", `bundle: manifest names module "x.wasm", which is not there`},
+		{"only wasm", pack(t, entry{"policy.wasm", "x", tar.TypeReg}), "", "bundle: it has no modules in Rego"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func (e *Engine) Compile(src *Source) (*Program, error) {
 		if err != nil {
 			return nil, fmt.Errorf("rego query: %w", err)
 		}
-		p.queries = append(p.queries, query{role: rule.role, body: body})
+		p.queries = append(p.queries, query{role: rule.role, ref: rule.ref, body: body})
 	}
 	for _, m := range compiler.Modules {
 		redirect(m, e.guarded)

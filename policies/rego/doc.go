@@ -24,6 +24,12 @@
 // (graph.reachable_paths, regex.globs_match) do not exist. time.now_ns is the time of the
 // request.
 //
+// # As a module
+//
+// CompileWasm makes a guest of package abi of a policy, which the host runs, bounds and
+// reloads as any other. It is the faster way for one policy on an object that no other
+// looks at; the evaluator is, where many share what was built of it, and has all functions.
+//
 // # Costs
 //
 // An evaluation is stopped after a number of steps, a deadline, or when what its functions

@@ -31,6 +31,7 @@ type Program struct {
 // query evaluates one rule to the variable result.
 type query struct {
 	role role
+	ref  ast.Ref
 	body ast.Body
 }
 

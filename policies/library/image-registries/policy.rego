@@ -1,7 +1,7 @@
 # Images come from registries that a ConfigMap names.
 package image_registries
 
-deny contains {"msg": sprintf("images are of other registries: %s", [concat(", ", foreign)]), "reason": "Forbidden"} if {
+deny contains {"msg": concat("", ["images are of other registries: ", concat(", ", foreign)]), "reason": "Forbidden"} if {
 	count(foreign) > 0
 }
 

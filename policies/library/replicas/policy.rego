@@ -1,12 +1,12 @@
 # Workloads have as many replicas as a ConfigMap says. None at all is allowed: it is off.
 package replicas
 
-deny contains {"msg": sprintf("%d replicas are less than %d", [replicas, least]), "field": "spec.replicas"} if {
+deny contains {"msg": concat("", [format_int(replicas, 10), " replicas are less than ", format_int(least, 10)]), "field": "spec.replicas"} if {
 	replicas != 0
 	replicas < least
 }
 
-deny contains {"msg": sprintf("%d replicas are more than %d", [replicas, most]), "field": "spec.replicas"} if {
+deny contains {"msg": concat("", [format_int(replicas, 10), " replicas are more than ", format_int(most, 10)]), "field": "spec.replicas"} if {
 	replicas > most
 }
 

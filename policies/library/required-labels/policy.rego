@@ -1,7 +1,7 @@
 # Objects must have labels. Which ones is said by a ConfigMap.
 package required_labels
 
-deny contains sprintf("labels are missing: %s", [concat(", ", missing)]) if {
+deny contains concat("", ["labels are missing: ", concat(", ", missing)]) if {
 	changes_labels
 	count(missing) > 0
 }
