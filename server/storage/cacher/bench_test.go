@@ -49,7 +49,9 @@ func benchCacher(b testing.TB, n int) (*Cacher, *fake) {
 			b.Fatal(err)
 		}
 	}
-	store.log = nil
+	if n <= fillPage {
+		store.log = nil // from which the pages after the first are read
+	}
 	return started(b, store, func(config *Config) { config.Logger = slog.New(slog.DiscardHandler) }), store
 }
 
@@ -162,7 +164,7 @@ func BenchmarkMemory(b *testing.B) {
 					b.Fatal(err)
 				}
 				length = float64(len(row.Value))
-				store.rows = nil // what is left is the cache's
+				store.do(func() { store.rows, store.log = nil, nil }) // what is left is the cache's
 				held = float64(heapAlloc()-before) / float64(n)
 				c.Stop()
 			}
