@@ -147,9 +147,7 @@ func (c *client) ensure(ctx context.Context, prefix string, n int) error {
 // clear deletes all objects. Many of them take longer than a request may.
 func (c *client) clear(ctx context.Context) error {
 	for tries := 1; ; tries++ {
-		err := c.do(ctx, 0, http.MethodDelete, widgets, "", nil, nil)
-		var status *statusError
-		if !errors.As(err, &status) || status.code < 500 || tries == 10 {
+		if err := c.do(ctx, 0, http.MethodDelete, widgets, "", nil, nil); err == nil || ctx.Err() != nil || tries == 10 {
 			return err
 		}
 	}
