@@ -152,6 +152,9 @@ func (l *lister) pages(ctx context.Context, s selector, limit int) error {
 		if token == "" {
 			return nil
 		}
+		if l.run.roams {
+			l.client.move()
+		}
 		pause(ctx, time.Duration(l.random.IntN(20))*time.Millisecond)
 	}
 }

@@ -107,7 +107,7 @@ type server struct {
 // newServer makes a server that does not run yet.
 func newServer(t *testing.T, p *plan, dir string, i int, nodes []*node) *server {
 	s := &server{dir: filepath.Join(dir, fmt.Sprintf("weir%d", i)), port: freePort(t)}
-	args := []string{"serve", "--data-dir", s.dir, "--secure-port", strconv.Itoa(s.port)}
+	args := []string{"serve", "--data-dir", s.dir, "--secure-port", strconv.Itoa(s.port), "--consistency-check-interval", "1s"}
 	if len(nodes) == 0 {
 		s.etcd = fmt.Sprintf("127.0.0.1:%d", freePort(t))
 		args = append(args, "--embedded-etcd-listen", s.etcd)

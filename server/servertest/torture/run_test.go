@@ -37,6 +37,8 @@ type plan struct {
 	pad  int
 	// expires: watches may be told that they are too old.
 	expires bool
+	// silent: there are no bookmarks, so those who see the last object only watch.
+	silent bool
 	// roams: watches resume on another server each time.
 	roams bool
 	// pagers is how many more clients list in pages.
@@ -303,7 +305,9 @@ func (r *run) newWatchers() []*watcher {
 	}
 	var out []*watcher
 	for i := range kinds {
-		out = append(out, &kinds[i])
+		if k := &kinds[i]; !r.silent || k.selector.side != "right" && k.selector.name == "" && !k.bookmarked {
+			out = append(out, k)
+		}
 	}
 	for i := range r.stalled {
 		// Few read in the end: it is much.

@@ -51,8 +51,22 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 	if at.StartKey != "" {
 		rest.next = at.StartKey
 	}
+	begin := rest
 	for {
 		page, err := s.page(ctx, &rest, opts.Predicate.Continue != "")
+		if err != nil && last != "" && storage.CodeOf(err) == storage.ErrCodeExpired {
+			// Compacted between two reads. The rows found so far are a page, if a short one: an error, whose token
+			// goes on behind them, would lose them. Where there are none, a list that asked for no revision
+			// begins again at another.
+			if len(list.Rows) > 0 {
+				more = true
+				break
+			}
+			if at.Exact == 0 {
+				rest, last, corrupt = begin, "", corruptRows{}
+				continue
+			}
+		}
 		if err != nil {
 			return storage.List{}, err
 		}
