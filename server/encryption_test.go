@@ -75,6 +75,13 @@ func (e *encrypted) put(key, row string) {
 	}
 }
 
+func (e *encrypted) remove(key string) {
+	e.Helper()
+	if _, err := e.etcd.Delete(e.Context(), "/registry/"+key); err != nil {
+		e.Fatal(err)
+	}
+}
+
 func secretBody(name string, n int) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q},"data":{"password":%q,"n":%q}}`, name,
 		base64.StdEncoding.EncodeToString([]byte(password)), base64.StdEncoding.EncodeToString(fmt.Append(nil, n)))
@@ -256,7 +263,7 @@ func (e *encrypted) exact() string {
 
 // Rows that were changed or moved are reported by their key, and nothing else is harmed.
 func TestEncryptionDamage(t *testing.T) {
-	e := newEncrypted(t, enc.Config(enc.Entry("secrets", enc.Keys("aesgcm", "a")), enc.Entry("configmaps", enc.Keys("aescbc", "b"))), encryption.Intervals{})
+	e := newEncrypted(t, enc.Config(enc.Entry("secrets,widgets.example.com", enc.Keys("aesgcm", "a")), enc.Entry("configmaps", enc.Keys("aescbc", "b"))), encryption.Intervals{})
 	for _, name := range []string{"a", "b"} {
 		e.wantCode(http.MethodPost, secretsPath, secretBody(name, 0), http.StatusCreated)
 	}
@@ -301,11 +308,28 @@ func TestEncryptionDamage(t *testing.T) {
 	e.delete(owner, metav1.DeletePropagationBackground)
 	e.awaitGone(owner, dependent)
 
-	// The repair is what etcd is given.
-	e.put("secrets/default/a", good)
-	if _, err := e.etcd.Delete(t.Context(), "/registry/secrets/default/b"); err != nil {
+	// An owner that cannot be read is not gone, also for a collector that never saw it well.
+	owner = e.create(widgets, "default", "Widget", "owner")
+	dependent = e.create(widgets, "default", "Widget", "dependent", ownedBy(owner, false))
+	const ownerKey = "example.com/widgets/default/owner"
+	well := e.row(ownerKey)
+	e.put(ownerKey, well[:len(well)-1])
+	e.remove("configmaps/default/cut")
+	if err := e.env.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	e.settle("default")
+	e.wantCode(http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets/dependent", "", http.StatusOK)
+	e.put(ownerKey, well)
+	e.eventually("repair", func() bool {
+		code, _ := e.request(http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets/owner", "")
+		return code == http.StatusOK
+	})
+	e.wantCode(http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets/dependent", "", http.StatusOK)
+
+	// The repair is what etcd is given.
+	e.put("secrets/default/a", good)
+	e.remove("secrets/default/b")
 	e.eventually("repair", func() bool {
 		code, _ := e.request(http.MethodGet, secretsPath, "")
 		return code == http.StatusOK
