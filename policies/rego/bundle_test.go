@@ -97,7 +97,7 @@ func TestBundleRefuses(t *testing.T) {
 		{"data is a list", pack(t, entry{"data.json", `[]`, tar.TypeReg}), "", "bundle: data.json: data must be an object"},
 		{"yaml", pack(t, entry{"data.yaml", `a: b`, tar.TypeReg}), "", "bundle: data.yaml: data must be JSON"},
 		{"root of a module", pack(t, module, entry{".manifest", `{"roots":["b"]}`, tar.TypeReg}), "", "bundle: a.rego: package a is outside the roots of the manifest"},
-		{"root of data", pack(t, entry{"data.json", `{"a":1}`, tar.TypeReg}, entry{".manifest", `{"roots":["b"]}`, tar.TypeReg}), "", "bundle: data a is outside the roots of the manifest"},
+		{"root of data", pack(t, module, entry{"data.json", `{"b":1}`, tar.TypeReg}, entry{".manifest", `{"roots":["a"]}`, tar.TypeReg}), "", "bundle: data b is outside the roots of the manifest"},
 		{"only wasm", pack(t, entry{"policy.wasm", "x", tar.TypeReg}), "", "bundle: it has no modules in Rego"},
 	}
 	for _, tc := range tests {

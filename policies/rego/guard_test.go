@@ -169,3 +169,31 @@ func TestGuardedCallsDoTheSame(t *testing.T) {
 		})
 	}
 }
+
+// TestDeepObject: an object of the greatest depth, and one of the greatest size, are judged
+// or refused like others.
+func TestDeepObject(t *testing.T) {
+	deep := `{"x":` + strings.Repeat(`[`, 9990) + strings.Repeat(`]`, 9990) + `}`
+	wide := `{"x":[` + strings.TrimSuffix(strings.Repeat(`{"name":"some name","value":{"a":[1,2,3]}},`, 70_000), ",") + `]}`
+	for name, object := range map[string]string{"deep": deep, "wide": wide} {
+		for _, text := range []string{
+			`deny contains "m" if json.marshal(input.object) == ""`,
+			`deny contains "m" if { walk(input.object, [p, v]); v == "nothing" }`,
+			`deny contains "m" if count(input.object.x) == 0`,
+			`deny contains "m" if input.object == {"x": 1}`,
+			`deny contains "m" if { some e in input.object.x; e.value.a[_] == 4 }`,
+		} {
+			p := compile(t, Config{}, text)
+			start := time.Now()
+			d, err := p.Judge(t.Context(), review(t, object))
+			cost := &policies.CostError{}
+			failure := &policies.EvalError{}
+			switch {
+			case err == nil && len(d.Denials) == 0, errors.As(err, &cost), errors.As(err, &failure), errors.Is(err, context.DeadlineExceeded):
+				t.Logf("%s: %s: %v (%s)", name, text, err, time.Since(start))
+			default:
+				t.Errorf("%s: %s: %v, %v", name, text, d, err)
+			}
+		}
+	}
+}

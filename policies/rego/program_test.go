@@ -283,6 +283,9 @@ func TestReads(t *testing.T) {
 		{`deny contains "m" if { count(input.object.spec.containers) > 1; some c in input.object.spec.containers; c.image == "x" }`, []string{"input.object.spec.containers[*].image"}},
 		{`deny contains "m" if { c := input.object.spec; d := input.object.spec; c == d }`, []string{"input.object.spec"}},
 		{`deny contains "m" if { c := input.object.a; c.x == 1; c in input.object.b }`, []string{"input.object.a", "input.object.b"}},
+		{`deny contains x
+		x := "m" if { c := input.object.a; c.b == 1 } else := "n" if { d := input.object.z; d.y == 2 }
+		default z := 1`, []string{"input.object.a.b", "input.object.z.y"}},
 		{`deny contains "m" if { c := input.object; x := {y | y := c.a.b}; count(x) > 1 }`, []string{"input.object.a.b"}},
 		{`deny contains "m" if input.object.spec.containers[_].image == "x"`, []string{"input.object.spec.containers[*].image"}},
 		{`deny contains "m" if input.object.metadata.labels["a.b/c"]`, []string{"input.object.metadata.labels['a.b/c']"}},
