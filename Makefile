@@ -12,10 +12,10 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test race bench bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race matrix-golden bench bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## serve on an embedded etcd, on loopback; prints the URL and KUBECONFIG
 	./bin/weir serve --data-dir $(DATA_DIR)
@@ -26,11 +26,18 @@ demo: ## show the main job from end to end; ends by itself
 build: ## build bin/weir
 	$(GO) build -o bin/weir ./server/cmd/weir
 
-test: ## test everything
+test: toolchains ## test everything
 	$(GO) test ./...
+
+toolchains: ## install what guests in C, Rust and AssemblyScript are built with, if it is missing and apt-get is there
+	./sdk/toolchains.sh
 
 race: ## test what is concurrent with the race detector
 	$(GO) test -race $(RACE)
+
+matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file), _TOKEN, _ETCD (its endpoint)
+	@test -n "$(WEIR_MATRIX_URL)" || { echo "matrix-golden: set WEIR_MATRIX_URL, WEIR_MATRIX_CA, WEIR_MATRIX_TOKEN and WEIR_MATRIX_ETCD" >&2; exit 1; }
+	$(GO) test -count=1 -run '^TestMatrix$$' ./server/semantics
 
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...

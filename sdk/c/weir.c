@@ -326,6 +326,8 @@ bool weir_json_bool(weir_json v, bool *out) {
 }
 
 weir_iter weir_each(weir_json v) {
+  if (v.ptr == NULL)
+    v.ptr = "";
   weir_iter it = {.at = v.ptr, .end = v.ptr + v.len};
   it.at = skip_space(it.at, it.end);
   it.object = it.at < it.end && *it.at == '{';
@@ -381,14 +383,16 @@ weir_json weir_element(weir_json v, size_t index) {
 }
 
 bool weir_json_equal(weir_json a, weir_json b) {
-  return (a.ptr == NULL) == (b.ptr == NULL) && a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0;
+  return (a.ptr == NULL) == (b.ptr == NULL) && a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
 /* ---- texts ---- */
 
 weir_text weir_string(const char *s) { return (weir_text){s, length(s)}; }
 
-bool weir_text_equal(weir_text a, weir_text b) { return a.len == b.len && memcmp(a.ptr, b.ptr, a.len) == 0; }
+bool weir_text_equal(weir_text a, weir_text b) {
+  return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
 bool weir_equal(weir_text a, const char *b) { return weir_text_equal(a, weir_string(b)); }
 
 bool weir_has_prefix(weir_text s, const char *prefix) {

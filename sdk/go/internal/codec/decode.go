@@ -251,7 +251,9 @@ func (d *decoder) list(p *plan, v reflect.Value) error {
 				return &Error{Detail: "more than " + strconv.Itoa(v.Len()) + " elements"}
 			}
 		} else {
-			v.Grow(1)
+			if v.Cap() == n {
+				v.Grow(max(4, n))
+			}
 			v.SetLen(n + 1)
 			v.Index(n).SetZero()
 		}
@@ -321,12 +323,19 @@ func (d *decoder) structure(p *plan, v reflect.Value) error {
 	}
 	next := 0
 	for {
-		name, ok := d.str()
-		if !ok || !d.take(':') {
-			return &Error{Detail: "an object that does not end"}
-		}
 		var f *field
-		if f, next = p.field(name, next); f != nil {
+		name := ""
+		if next < len(p.fields) && d.lead(&p.fields[next]) {
+			f = &p.fields[next]
+			name, next = f.name, next+1
+		} else {
+			var ok bool
+			if name, ok = d.str(); !ok || !d.take(':') {
+				return &Error{Detail: "an object that does not end"}
+			}
+			f, next = p.field(name, next)
+		}
+		if f != nil {
 			if err := d.decode(f.plan, f.of(v)); err != nil {
 				return within(err, name)
 			}

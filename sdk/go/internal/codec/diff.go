@@ -37,8 +37,8 @@ func (c *Codec) Diff(raw []byte, v any) ([]byte, error) {
 // differ writes a patch.
 type differ struct {
 	codec *Codec
-	patch []byte // of operations, opened with [ or ,
-	path  []byte // JSON pointer to what is compared
+	patch []byte     // of operations, opened with [ or ,
+	path  []pathStep // to what is compared
 	depth int
 
 	scratch []byte
@@ -51,7 +51,32 @@ func (d *differ) op(name string) {
 		d.patch = append(d.patch, ',')
 	}
 	d.patch = append(append(append(d.patch, `{"op":"`...), name...), `","path":`...)
-	d.patch = appendString(d.patch, string(d.path))
+	d.patch = appendString(d.patch, pointer(d.path))
+}
+
+// pathStep goes down to a member, or where name is "" and element set, to an
+// element. A path is only spelled where there is a change.
+type pathStep struct {
+	name    string
+	index   int
+	element bool
+}
+
+// pointer spells a path as a JSON pointer.
+func pointer(path []pathStep) string {
+	var b []byte
+	for _, step := range path {
+		b = append(b, '/')
+		switch {
+		case step.element:
+			b = strconv.AppendInt(b, int64(step.index), 10)
+		case strings.ContainsAny(step.name, "~/"):
+			b = append(b, strings.ReplaceAll(strings.ReplaceAll(step.name, "~", "~0"), "/", "~1")...)
+		default:
+			b = append(b, step.name...)
+		}
+	}
+	return string(b)
 }
 
 // set writes an add or replace of the value at the path.
@@ -73,30 +98,24 @@ func (d *differ) remove() {
 
 // move writes a move of an element of the list at the path.
 func (d *differ) move(from, to int) {
-	n := d.push(strconv.Itoa(to))
+	d.pushIndex(to)
 	d.op("move")
-	d.pop(n)
-	n = d.push(strconv.Itoa(from))
-	d.patch = append(appendString(append(d.patch, `,"from":`...), string(d.path)), '}')
-	d.pop(n)
+	d.path[len(d.path)-1].index = from
+	d.patch = append(appendString(append(d.patch, `,"from":`...), pointer(d.path)), '}')
+	d.pop()
 }
 
-// push goes down to a member or element; pop with what it returned goes back.
-func (d *differ) push(token string) int {
-	n := len(d.path)
-	d.path = append(d.path, '/')
-	if strings.ContainsAny(token, "~/") {
-		token = strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
-	}
-	d.path = append(d.path, token...)
-	return n
-}
+// push goes down to a member; pop goes back.
+func (d *differ) push(name string) { d.path = append(d.path, pathStep{name: name}) }
 
-func (d *differ) pop(n int) { d.path = d.path[:n] }
+// pushIndex goes down to an element.
+func (d *differ) pushIndex(i int) { d.path = append(d.path, pathStep{index: i, element: true}) }
 
-// fieldPath spells a JSON pointer as a field path.
-func fieldPath(pointer []byte) string {
-	return strings.ReplaceAll(strings.TrimPrefix(string(pointer), "/"), "/", ".")
+func (d *differ) pop() { d.path = d.path[:len(d.path)-1] }
+
+// fieldPath spells a path as that of a field.
+func fieldPath(path []pathStep) string {
+	return strings.ReplaceAll(strings.TrimPrefix(pointer(path), "/"), "/", ".")
 }
 
 // value compares a value with what stands at the path, the value that is next,
@@ -218,6 +237,13 @@ func (d *differ) structure(p *plan, v reflect.Value, s *scanner, element bool) e
 	}
 	sorted := true
 	for more := !s.take('}'); more; more = s.take(',') {
+		if done < len(p.fields) && s.lead(&p.fields[done]) {
+			if err := d.field(p, done, v, s, element); err != nil {
+				return err
+			}
+			done++
+			continue
+		}
 		name, ok := s.str()
 		if !ok || !s.take(':') {
 			return &Error{Path: fieldPath(d.path), Detail: "an object that does not end"}
@@ -267,9 +293,9 @@ func (d *differ) field(p *plan, index int, v reflect.Value, s *scanner, element 
 	if s == nil && f.absent(fv) {
 		return nil
 	}
-	n := d.push(f.name)
+	d.push(f.name)
 	err := d.member(f, fv, s)
-	d.pop(n)
+	d.pop()
 	return err
 }
 
@@ -331,7 +357,7 @@ func (d *differ) members(p *plan, v reflect.Value, s *scanner) error {
 			}
 			s.pos = start
 		}
-		n := d.push(name)
+		d.push(name)
 		if e := v.MapIndex(reflect.ValueOf(name).Convert(p.typ.Key())); e.IsValid() {
 			if plain == nil {
 				kept++
@@ -343,7 +369,7 @@ func (d *differ) members(p *plan, v reflect.Value, s *scanner) error {
 			s.value()
 			d.remove()
 		}
-		d.pop(n)
+		d.pop()
 	}
 	s.take('}')
 	if kept == v.Len() {
@@ -353,11 +379,11 @@ func (d *differ) members(p *plan, v reflect.Value, s *scanner) error {
 		if slices.Contains(names, key.String()) {
 			continue
 		}
-		n := d.push(key.String())
+		d.push(key.String())
 		if err := d.set("add", p.elem, v.MapIndex(key)); err != nil {
 			return err
 		}
-		d.pop(n)
+		d.pop()
 	}
 	return nil
 }

@@ -47,11 +47,12 @@ func (d *differ) inPlace(p, element *plan, v reflect.Value, s *scanner) (bool, e
 			}
 			e = e.Elem()
 		}
-		n, patch := d.push(strconv.Itoa(i)), len(d.patch)
+		d.pushIndex(i)
+		patch := len(d.patch)
 		d.depth++
 		err := d.structure(element, e, s, true)
 		d.depth--
-		d.pop(n)
+		d.pop()
 		if errors.Is(err, errMoved) || element.key < 0 && len(d.patch) > patch {
 			return false, nil
 		}
@@ -79,11 +80,11 @@ func (d *differ) rearranged(p, element *plan, v reflect.Value, raw []byte) error
 		if j < 0 {
 			continue
 		}
-		n := d.push(strconv.Itoa(i))
+		d.pushIndex(i)
 		if err := d.value(p.elem, v.Index(i), &scanner{data: was[j]}, true); err != nil {
 			return err
 		}
-		d.pop(n)
+		d.pop()
 	}
 	return nil
 }
@@ -100,19 +101,19 @@ func (d *differ) arrange(p *plan, v reflect.Value, match []int, n int) error {
 	}
 	for i := n - 1; i >= 0; i-- {
 		if !slices.Contains(match, i) {
-			at := d.push(strconv.Itoa(i))
+			d.pushIndex(i)
 			d.remove()
-			d.pop(at)
+			d.pop()
 			order = slices.Delete(order, i, i+1)
 		}
 	}
 	for i, j := range match {
 		if j < 0 {
-			at := d.push(strconv.Itoa(i))
+			d.pushIndex(i)
 			if err := d.set("add", p.elem, v.Index(i)); err != nil {
 				return err
 			}
-			d.pop(at)
+			d.pop()
 			order = slices.Insert(order, i, -1)
 			continue
 		}

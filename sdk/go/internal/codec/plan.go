@@ -55,6 +55,7 @@ type plan struct {
 
 type field struct {
 	name      string
+	lead      string // the quoted name and a colon
 	index     []int
 	plan      *plan
 	omitEmpty bool
@@ -167,7 +168,7 @@ func (c *Codec) fieldsLocked(t reflect.Type, prefix []int) []field {
 			name = sf.Name
 		}
 		f := field{
-			name: name, index: index, plan: c.planLocked(sf.Type),
+			name: name, lead: string(appendString(nil, name)) + ":", index: index, plan: c.planLocked(sf.Type),
 			omitEmpty: hasOption(options, "omitempty"), omitZero: hasOption(options, "omitzero"),
 		}
 		if hasOption(options, "string") {
