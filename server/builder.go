@@ -44,7 +44,7 @@ type builder struct {
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
 }
 
-func newBuilder(set *resources.Set, storages *storages, prefix string, engines policies.Engines, logger *slog.Logger) *builder {
+func newBuilder(set *resources.Set, storages *storages, prefix string, engines policies.Engines, rego loader.RegoCompiler, logger *slog.Logger) *builder {
 	engine := engines.Rules
 	layer := func(l rest.Layer) func(string) []rest.Layer {
 		return func(subresource string) []rest.Layer {
@@ -66,7 +66,7 @@ func newBuilder(set *resources.Set, storages *storages, prefix string, engines p
 		},
 	}
 	for _, gr := range loader.PolicyResources() {
-		b.native[gr] = layer(loader.PolicyGuard(engines, gr))
+		b.native[gr] = layer(loader.PolicyGuard(engines, rego, gr))
 	}
 	return b
 }

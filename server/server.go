@@ -201,6 +201,10 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
+	rules, err := newRegoCompiler()
+	if err != nil {
+		return err
+	}
 	if s.host, err = host.NewRuntime(host.Config{CacheDir: filepath.Join(s.config.DataDir, "cache", "wasm"), Registerer: s.registry}); err != nil {
 		return err
 	}
@@ -208,7 +212,7 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
-	build := newBuilder(set, s.storages, s.config.EtcdPrefix, policies.Engines{Conditions: conditions, Rules: engine}, s.logger)
+	build := newBuilder(set, s.storages, s.config.EtcdPrefix, policies.Engines{Conditions: conditions, Rules: engine}, rules, s.logger)
 	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
 		return s.loader.WaitFor(ctx, gr, rv)
 	}
@@ -220,7 +224,7 @@ func (s *Server) openLoader() error {
 	}
 	s.loader, err = loader.New(loader.Config{
 		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
-		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Host: s.host,
+		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Host: s.host, ServerName: s.name(),
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
 	})
 	if err != nil {
@@ -362,7 +366,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.garbage.Run(background) // not before all kinds are known
 	})
 	served := make(chan error, 1)
-	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
+	go func() { served <- s.http.ServeTLS(corkListener{s.listener}, "", "") }()
 
 	var failed error
 	select {

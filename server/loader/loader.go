@@ -34,6 +34,10 @@ type Config struct {
 	Engine      policies.Engine
 	// Conditions compiles match conditions of policies, which have a budget of their own; nil: Engine does.
 	Conditions policies.Engine
+	// Rego compiles policies in Rego; nil: there are none.
+	Rego RegoCompiler
+	// ServerName names this server in what it counts.
+	ServerName string
 	Host       *host.Runtime
 	// ModuleDir is the directory below which source.file of a Module is.
 	ModuleDir string
@@ -216,6 +220,7 @@ func (l *Loader) Run(ctx context.Context) {
 	}
 	work.Go(func() { l.background.run(ctx) })
 	work.Go(func() { l.followPolicyFiles(ctx) })
+	work.Go(func() { l.followTallies(ctx) })
 	writer.Go(func() { l.status.run(writing) })
 	work.Wait()
 	stop() // after those that have something written
@@ -332,6 +337,9 @@ func (l *Loader) snapshotLocked() (*extension.Snapshot, error) {
 		config.Resources = append(config.Resources, e.resource)
 	}
 	for _, s := range l.strategies {
+		config.Modules = append(config.Modules, s.uses...)
+	}
+	for _, s := range l.policies.policies {
 		config.Modules = append(config.Modules, s.uses...)
 	}
 	return extension.NewSnapshot(config)

@@ -193,13 +193,14 @@ func (l *Loader) removeModuleLocked(name string) {
 	s.end()
 }
 
-// recompileUsersLocked makes every strategy anew that calls a module.
+// recompileUsersLocked makes every strategy and policy anew that calls a module.
 func (l *Loader) recompileUsersLocked(module string) {
 	for target, strategy := range l.strategies {
 		if usesModule(strategy.object, module) {
 			l.compileStrategyLocked(target, strategy)
 		}
 	}
+	l.recompilePoliciesLocked(module)
 	l.pruneSettingsLocked()
 }
 
@@ -241,6 +242,11 @@ func (l *Loader) guestLocked(name string, settings json.RawMessage) (*extension.
 func (l *Loader) pruneSettingsLocked() {
 	used := map[*extension.SharedModule]bool{}
 	for _, s := range l.strategies {
+		for _, m := range s.uses {
+			used[m] = true
+		}
+	}
+	for _, s := range l.policies.policies {
 		for _, m := range s.uses {
 			used[m] = true
 		}

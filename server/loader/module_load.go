@@ -149,7 +149,7 @@ func (l *moduleLoad) compile(ctx context.Context, digest string, data []byte) (*
 	}, nil
 }
 
-// configureAhead configures a module with the settings that strategies have for it, so that it takes no time
+// configureAhead configures a module with the settings that strategies and policies have for it, so that it takes no time
 // when it is put in force.
 func (l *moduleLoad) configureAhead(ctx context.Context, loaded *loadedModule, data []byte) {
 	keys := map[string]bool{}
@@ -162,6 +162,14 @@ func (l *moduleLoad) configureAhead(ctx context.Context, loaded *loadedModule, d
 			if key, err := settingsKey(layer.Module.Settings.Raw); err == nil && key != "" {
 				keys[key] = true
 			}
+		}
+	}
+	for _, s := range l.policies.policies {
+		if s.weir == nil || s.weir.Spec.Wasm == nil || s.weir.Spec.Wasm.Module != loaded.name {
+			continue
+		}
+		if key, err := settingsKey(s.weir.Spec.Wasm.Settings.Raw); err == nil && key != "" {
+			keys[key] = true
 		}
 	}
 	l.mu.Unlock()

@@ -44,7 +44,7 @@ func (policyAccess) Implements() rest.HookSet {
 
 // Validate implements rest.Hooks.
 func (g policyAccess) Validate(ctx context.Context, obj *document.Document) (field.ErrorList, error) {
-	if g.resource == validatingPolicies || g.resource == mutatingPolicies {
+	if holdsPolicies(g.resource) {
 		return g.policy(ctx, obj)
 	}
 	return g.binding(ctx, obj)
@@ -101,10 +101,7 @@ func (g policyAccess) binding(ctx context.Context, obj *document.Document) (fiel
 }
 
 func (g policyAccess) kindOf(ctx context.Context, name string) (document.Value, error) {
-	from := validatingPolicies
-	if g.resource == mutatingBindings {
-		from = mutatingPolicies
-	}
+	from := policiesOf(g.resource)
 	getter, ok := g.cfg.Stored(from.Group, from.Resource).(rest.Getter)
 	if !ok {
 		return document.Value{}, fmt.Errorf("%s cannot be read", from)

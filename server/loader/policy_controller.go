@@ -48,7 +48,15 @@ func (h policyHandler) Change(e rest.Event) {
 }
 
 func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
-	changed, err := h.policies.apply(h.resource, obj)
+	var err error
+	switch h.resource {
+	case weirPolicies:
+		changed, err = h.applyWeirPolicyLocked(obj)
+	case weirBindings:
+		changed, err = h.applyWeirBindingLocked(obj)
+	default:
+		changed, err = h.policies.apply(h.resource, obj)
+	}
 	if changed || err != nil {
 		meta := rest.MetaOf(obj)
 		h.outcome(corev1.ObjectReference{APIVersion: obj.Get("apiVersion").String(), Kind: obj.Get("kind").String(),
@@ -58,5 +66,9 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 }
 
 func (h policyHandler) removeLocked(name string) (changed bool) {
+	if h.resource == weirPolicies {
+		h.removeWeirPolicyLocked(policyKey{policyKind(h.resource), name})
+		return true
+	}
 	return h.policies.remove(h.resource, name)
 }

@@ -159,7 +159,7 @@ func (l *Loader) addPolicy(ctx context.Context, set *policySet, obj *document.Do
 	if err != nil {
 		return err
 	}
-	errs, err := PolicyGuard(set.engines, gr).Validate(ctx, obj)
+	errs, err := PolicyGuard(set.engines, l.cfg.Rego, gr).Validate(ctx, obj)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
+	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/rest"
 )
@@ -29,7 +30,7 @@ const (
 
 // PolicyGuard returns the layer that validates one of the resources of policies, nil for another resource: what does not
 // compile is refused when it is written, with the place and a caret.
-func PolicyGuard(engines policies.Engines, gr schema.GroupResource) rest.Layer {
+func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupResource) rest.Layer {
 	var validate func(obj *document.Document) (field.ErrorList, error)
 	switch gr {
 	case validatingPolicies:
@@ -63,6 +64,22 @@ func PolicyGuard(engines policies.Engines, gr schema.GroupResource) rest.Layer {
 				return nil, unreadable(err)
 			}
 			return validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, nil), nil
+		}
+	case weirPolicies:
+		validate = func(obj *document.Document) (field.ErrorList, error) {
+			p, err := decodePolicy(obj)
+			if err != nil {
+				return nil, err
+			}
+			return validateWeirPolicy(engines, rego, p), nil
+		}
+	case weirBindings:
+		validate = func(obj *document.Document) (field.ErrorList, error) {
+			b := &v1alpha1.PolicyBinding{}
+			if err := json.Unmarshal(obj.Bytes(), b); err != nil {
+				return nil, unreadable(err)
+			}
+			return validateWeirBinding(b), nil
 		}
 	default:
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,8 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
+	"weir.dev/weir/server/apis/v1alpha1"
+	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/extension/policy"
 )
 
@@ -24,19 +27,40 @@ var (
 	validatingBindings = schema.GroupResource{Group: admissionGroup, Resource: "validatingadmissionpolicybindings"}
 	mutatingPolicies   = schema.GroupResource{Group: admissionGroup, Resource: "mutatingadmissionpolicies"}
 	mutatingBindings   = schema.GroupResource{Group: admissionGroup, Resource: "mutatingadmissionpolicybindings"}
+	weirPolicies       = schema.GroupResource{Group: "weir.dev", Resource: "policies"}
+	weirBindings       = schema.GroupResource{Group: "weir.dev", Resource: "policybindings"}
 )
 
 // PolicyResources are all of them; of each the bindings are those of the policies before.
 func PolicyResources() []schema.GroupResource {
-	return []schema.GroupResource{validatingPolicies, validatingBindings, mutatingPolicies, mutatingBindings}
+	return []schema.GroupResource{validatingPolicies, validatingBindings, mutatingPolicies, mutatingBindings, weirPolicies, weirBindings}
 }
 
 // policyKind is the kind of policy that a resource holds, or holds bindings of.
 func policyKind(gr schema.GroupResource) string {
-	if gr == mutatingPolicies || gr == mutatingBindings {
+	switch gr {
+	case mutatingPolicies, mutatingBindings:
 		return "MutatingAdmissionPolicy"
+	case weirPolicies, weirBindings:
+		return "Policy"
 	}
 	return "ValidatingAdmissionPolicy"
+}
+
+// holdsPolicies reports whether a resource holds policies, and not bindings.
+func holdsPolicies(gr schema.GroupResource) bool {
+	return gr == validatingPolicies || gr == mutatingPolicies || gr == weirPolicies
+}
+
+// policiesOf is the resource of the policies that bindings of another are of.
+func policiesOf(bindings schema.GroupResource) schema.GroupResource {
+	switch bindings {
+	case mutatingBindings:
+		return mutatingPolicies
+	case weirBindings:
+		return weirPolicies
+	}
+	return validatingPolicies
 }
 
 // policySet is what the Loader knows of policies and their bindings. Loader.mu guards it.
@@ -57,6 +81,15 @@ type policyState struct {
 	inForce *policy.Policy
 	// err says why the newest generation is not in force.
 	err error
+	// weir is set for a Policy, and what follows with it.
+	weir *v1alpha1.Policy
+	// mutating is the part of inForce that changes objects, nil when there is none.
+	mutating *policy.Policy
+	// uses are the modules that it calls; a reference is held to each.
+	uses []*extension.SharedModule
+	// judges is the generation that inForce was made of, 0 for none. digest is that of its module or bundle.
+	judges int64
+	digest string
 }
 
 // bindingState is one binding.
@@ -65,6 +98,9 @@ type bindingState struct {
 	generation int64
 	policy     string
 	binding    *policy.Binding
+	// since it counts, and how much it had counted when that was told.
+	since time.Time
+	told  int64
 }
 
 func newPolicySet(engines policies.Engines) *policySet {
@@ -92,14 +128,15 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored binding cannot be read: %w", err)
 		}
-		return s.applyBinding(policyKey{kind, from.Name}, bindingState{from.UID, from.Generation, from.Spec.PolicyName, policy.FromValidatingBinding(from)}), nil
-	default:
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: policy.FromValidatingBinding(from)}), nil
+	case mutatingBindings:
 		from := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored binding cannot be read: %w", err)
 		}
-		return s.applyBinding(policyKey{kind, from.Name}, bindingState{from.UID, from.Generation, from.Spec.PolicyName, policy.FromMutatingBinding(from)}), nil
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: policy.FromMutatingBinding(from)}), nil
 	}
+	return false, fmt.Errorf("%s holds no policies", gr)
 }
 
 func (s *policySet) applyPolicy(key policyKey, uid types.UID, generation int64, compile func() (*policy.Policy, error)) (changed bool, err error) {
@@ -133,7 +170,7 @@ func (s *policySet) applyBinding(key policyKey, next bindingState) (changed bool
 // remove drops an object. It reports whether it was there.
 func (s *policySet) remove(gr schema.GroupResource, name string) (changed bool) {
 	key := policyKey{policyKind(gr), name}
-	if gr == validatingPolicies || gr == mutatingPolicies {
+	if holdsPolicies(gr) {
 		_, changed = s.policies[key]
 		delete(s.policies, key)
 		return changed
@@ -147,7 +184,7 @@ func (s *policySet) remove(gr schema.GroupResource, name string) (changed bool) 
 func (s *policySet) names(gr schema.GroupResource) []string {
 	var names []string
 	kind := policyKind(gr)
-	if gr == validatingPolicies || gr == mutatingPolicies {
+	if holdsPolicies(gr) {
 		for key := range s.policies {
 			if key.kind == kind {
 				names = append(names, key.name)
@@ -172,10 +209,15 @@ func (s *policySet) inForce() []*policy.Policy {
 	}
 	list := make([]*policy.Policy, 0, len(s.policies))
 	for key, state := range s.policies {
-		p := *state.inForce
-		p.Bindings = bound[key]
-		slices.SortFunc(p.Bindings, func(a, b *policy.Binding) int { return cmp.Compare(a.Name, b.Name) })
-		list = append(list, &p)
+		bindings := bound[key]
+		slices.SortFunc(bindings, func(a, b *policy.Binding) int { return cmp.Compare(a.Name, b.Name) })
+		for _, part := range []*policy.Policy{state.inForce, state.mutating} {
+			if part != nil {
+				p := *part
+				p.Bindings = bindings
+				list = append(list, &p)
+			}
+		}
 	}
 	return list
 }

@@ -15,3 +15,17 @@ type StrategyList struct {
 	metav1.ListMeta `json:"metadata,omitempty"`
 	Items           []Strategy `json:"items"`
 }
+
+// PolicyList is a list of Policies.
+type PolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Policy `json:"items"`
+}
+
+// PolicyBindingList is a list of PolicyBindings.
+type PolicyBindingList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []PolicyBinding `json:"items"`
+}

@@ -63,6 +63,61 @@ func (in Mutation) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in Policy) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.Policy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyBinding) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyBinding"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyBindingCounts) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyBindingCounts"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyBindingList) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyBindingList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyBindingSpec) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyBindingSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyBindingStatus) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyBindingStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyList) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyList"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicySample) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicySample"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicySpec) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicySpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyStatus) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in RegoPolicy) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.RegoPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Strategy) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.Strategy"
 }
@@ -100,4 +155,9 @@ func (in Variable) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in Warning) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.Warning"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in WasmPolicy) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.WasmPolicy"
 }

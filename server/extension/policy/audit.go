@@ -19,6 +19,7 @@ const (
 // auditor collects what goes into the audit log about one request.
 type auditor struct {
 	failures    []auditFailure
+	shadows     []auditFailure
 	annotations []auditAnnotation
 }
 
@@ -40,6 +41,16 @@ func (x *auditor) failure(p *Policy, b *Binding, index int, message string) {
 	if len(x.failures) < maxAuditFailures {
 		x.failures = append(x.failures, auditFailure{Message: message, Policy: p.Name, Binding: b.Name,
 			ExpressionIndex: max(index, 0), ValidationActions: b.actions()})
+	}
+}
+
+// shadowAnnotation is the key of what bindings in shadow would have denied.
+const shadowAnnotation = "shadow.policy.weir.dev/validation_failure"
+
+// shadow notes what a binding would have denied.
+func (x *auditor) shadow(p *Policy, b *Binding, message string) {
+	if len(x.shadows) < maxAuditFailures {
+		x.shadows = append(x.shadows, auditFailure{Message: message, Policy: p.Name, Binding: b.Name, ValidationActions: b.actions()})
 	}
 }
 
@@ -67,11 +78,16 @@ func (x *auditor) publish(ctx context.Context) {
 	for _, a := range x.annotations {
 		audit.AddAuditAnnotation(ctx, a.key, strings.Join(a.values, ", "))
 	}
-	if len(x.failures) == 0 {
-		return
-	}
-	if text, err := json.Marshal(x.failures); err == nil {
-		audit.AddAuditAnnotation(ctx, failureAnnotation, string(text))
+	for _, list := range []struct {
+		key      string
+		failures []auditFailure
+	}{{failureAnnotation, x.failures}, {shadowAnnotation, x.shadows}} {
+		if len(list.failures) == 0 {
+			continue
+		}
+		if text, err := json.Marshal(list.failures); err == nil {
+			audit.AddAuditAnnotation(ctx, list.key, string(text))
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func FromValidating(engines policies.Engines, from *admissionregistrationv1.ValidatingAdmissionPolicy) (*Policy, error) {
 	spec := &from.Spec
 	p := newPolicy(validatingKind, &from.ObjectMeta, spec.FailurePolicy, spec.ParamKind)
-	source := &policies.Expressions{Path: "spec", MatchConditions: conditionTexts(spec.MatchConditions), Variables: variableTexts(spec.Variables)}
+	source := &policies.Expressions{Path: "spec", MatchConditions: ConditionTexts(spec.MatchConditions), Variables: variableTexts(spec.Variables)}
 	for i := range spec.Validations {
 		v := &spec.Validations[i]
 		text := policies.ValidationText{Expression: v.Expression, Message: v.Message, MessageExpression: v.MessageExpression}
@@ -75,7 +75,20 @@ func (p *Policy) finish(constraints *admissionregistrationv1.MatchResources, err
 	return p, p.Err
 }
 
-func conditionTexts(from []admissionregistrationv1.MatchCondition) []policies.NamedText {
+// Spec is what all kinds of policy have in common.
+type Spec struct {
+	MatchConstraints *admissionregistrationv1.MatchResources
+	FailurePolicy    *admissionregistrationv1.FailurePolicyType
+	ParamKind        *admissionregistrationv1.ParamKind
+}
+
+// FromSpec returns a Policy without a judge. It is returned with an error too, which is in it.
+func FromSpec(kind, name string, from Spec) (*Policy, error) {
+	return newPolicy(kind, &metav1.ObjectMeta{Name: name}, from.FailurePolicy, from.ParamKind).finish(from.MatchConstraints, nil)
+}
+
+// ConditionTexts gives match conditions in the form of package policies.
+func ConditionTexts(from []admissionregistrationv1.MatchCondition) []policies.NamedText {
 	list := make([]policies.NamedText, 0, len(from))
 	for _, c := range from {
 		list = append(list, policies.NamedText{Name: c.Name, Expression: c.Expression})
@@ -93,10 +106,22 @@ func variableTexts(from []admissionregistrationv1.Variable) []policies.NamedText
 
 // FromValidatingBinding returns the Binding of a ValidatingAdmissionPolicyBinding.
 func FromValidatingBinding(from *admissionregistrationv1.ValidatingAdmissionPolicyBinding) *Binding {
-	b := newBinding(from.Name, from.Spec.MatchResources, from.Spec.ParamRef)
-	b.Deny = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Deny)
-	b.Warn = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Warn)
-	b.Audit = slices.Contains(from.Spec.ValidationActions, admissionregistrationv1.Audit)
+	return FromBinding(from.Name, BindingSpec{Match: from.Spec.MatchResources, Params: from.Spec.ParamRef, Actions: from.Spec.ValidationActions})
+}
+
+// BindingSpec is what all kinds of binding have in common.
+type BindingSpec struct {
+	Match   *admissionregistrationv1.MatchResources
+	Params  *admissionregistrationv1.ParamRef
+	Actions []admissionregistrationv1.ValidationAction
+}
+
+// FromBinding returns the Binding of a spec. What is wrong with it is in it.
+func FromBinding(name string, from BindingSpec) *Binding {
+	b := newBinding(name, from.Match, from.Params)
+	b.Deny = slices.Contains(from.Actions, admissionregistrationv1.Deny)
+	b.Warn = slices.Contains(from.Actions, admissionregistrationv1.Warn)
+	b.Audit = slices.Contains(from.Actions, admissionregistrationv1.Audit)
 	return b
 }
 

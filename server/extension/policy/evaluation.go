@@ -28,6 +28,8 @@ type evaluation struct {
 	catalog    rest.Catalog
 	index      *Index
 
+	metrics *Metrics
+
 	resource *rest.Resource
 	served   []string
 
@@ -223,4 +225,13 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 		return nil, apierrors.NewInternalError(err)
 	}
 	return labelsOf(ns), nil
+}
+
+// observe counts a judgement.
+func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {
+	took := time.Since(started)
+	e.metrics.observe(p, b, outcome, took)
+	if b != nil {
+		b.Tally.note(outcome, took, message, e.attributes)
+	}
 }

@@ -41,6 +41,12 @@ type Binding struct {
 	Params *ParamRef
 	// Deny, Warn and Audit are what follows from a failed validation.
 	Deny, Warn, Audit bool
+	// Shadow only counts and samples what the policy would have denied or changed. Percent of the objects are enforced
+	// for otherwise; nil: all.
+	Shadow  bool
+	Percent *int32
+	// Tally counts what the binding did; nil: nobody does.
+	Tally *Tally
 	// Err is why the binding cannot be used.
 	Err error
 }

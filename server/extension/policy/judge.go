@@ -29,3 +29,15 @@ type Changer interface {
 	// Default fills in what obj leaves out.
 	Default(ctx context.Context, obj *document.Document) (*document.Document, error)
 }
+
+// Refusal is the error of a Mutator that refuses a request, as a validating policy would: its failure policy does not
+// matter.
+type Refusal []policies.Denial
+
+// Error implements error.
+func (r Refusal) Error() string {
+	if len(r) == 0 {
+		return "refused"
+	}
+	return r[0].Message
+}

@@ -13,6 +13,9 @@ const (
 	outcomeError   = "error"
 	outcomeIgnored = "ignored_error"
 	outcomeMutate  = "mutate"
+	// What a shadow saw.
+	outcomeShadowDeny   = "shadow_deny"
+	outcomeShadowMutate = "shadow_mutate"
 )
 
 // Metrics are the collectors of all policies of a server.
@@ -25,7 +28,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_policy_checks_total",
-			Help: "Judgements of admission policies, by policy, binding and outcome: allow, deny, mutate, error (the failure policy refused), ignored_error (it let pass)."},
+			Help: "Judgements of admission policies, by policy, binding and outcome: allow, deny, mutate, error (the failure policy refused), ignored_error (it let pass), shadow_deny and shadow_mutate (what would have been)."},
 			[]string{"kind", "policy", "binding", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_admission_policy_check_duration_seconds",
 			Help:    "How long the judgements of admission policies took.",
@@ -41,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 }
 
 // observe counts a judgement. Nil counts nothing.
-func (m *Metrics) observe(p *Policy, b *Binding, outcome string, started time.Time) {
+func (m *Metrics) observe(p *Policy, b *Binding, outcome string, took time.Duration) {
 	if m == nil {
 		return
 	}
@@ -50,7 +53,7 @@ func (m *Metrics) observe(p *Policy, b *Binding, outcome string, started time.Ti
 		binding = b.Name
 	}
 	m.checks.WithLabelValues(p.Kind, p.Name, binding, outcome).Inc()
-	m.duration.WithLabelValues(p.Kind).Observe(time.Since(started).Seconds())
+	m.duration.WithLabelValues(p.Kind).Observe(took.Seconds())
 }
 
 // Forget drops the series of a policy that is gone.

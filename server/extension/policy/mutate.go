@@ -25,7 +25,7 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 	if len(found.mutating) == 0 {
 		return nil
 	}
-	m := mutation{evaluation: e, metrics: x.metrics}
+	m := mutation{evaluation: e}
 	for _, p := range found.mutating {
 		if err := m.policy(p); err != nil {
 			return err
@@ -51,7 +51,6 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 // mutation is what the mutating policies do to one request.
 type mutation struct {
 	*evaluation
-	metrics *Metrics
 	denials []denial
 	// runs are the judgements that were made, in their order.
 	runs []mutatorRun
@@ -137,7 +136,7 @@ func (m *mutation) run(r mutatorRun) error {
 		return m.failed(p, b, err, started)
 	}
 	if changed == seen.object || changed.Equal(seen.object) {
-		m.metrics.observe(p, b, outcomeAllow, started)
+		m.observe(p, b, outcomeAllow, "", started)
 		return nil
 	}
 	if field := rest.IdentityChange(seen.object, changed); field != "" {
@@ -147,11 +146,15 @@ func (m *mutation) run(r mutatorRun) error {
 	if err != nil {
 		return m.failed(p, b, err, started)
 	}
+	if !b.enforces(m.attributes) {
+		m.observe(p, b, outcomeShadowMutate, strings.Join(changedPaths(nil, "", m.attributes.Object.Root(), back.Root()), ", "), started)
+		return nil
+	}
 	m.ledger.note(p, m.attributes.Object, back)
 	m.attributes.Object = back
 	m.views = nil // they are of what was before
 	m.changedAt = m.step
-	m.metrics.observe(p, b, outcomeMutate, started)
+	m.observe(p, b, outcomeMutate, "", started)
 	return nil
 }
 
@@ -169,23 +172,35 @@ func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) e
 	if m.ctx.Err() != nil {
 		return timeout(m.ctx)
 	}
-	if p.FailOpen {
-		m.metrics.observe(p, b, outcomeIgnored, started)
+	var refusal Refusal
+	if errors.As(err, &refusal) {
+		for _, d := range refusal {
+			if !b.enforces(m.attributes) {
+				m.observe(p, b, outcomeShadowDeny, d.Message, started)
+				break
+			}
+			m.observe(p, b, outcomeDeny, d.Message, started)
+			m.denials = append(m.denials, denial{policy: p, binding: b, message: d.Message, reason: metav1.StatusReason(d.Reason), code: d.Code, field: d.Field})
+		}
 		return nil
 	}
-	m.metrics.observe(p, b, outcomeError, started)
+	if m.ignored(p, b, err.Error(), started) {
+		return nil
+	}
+	if !b.enforces(m.attributes) {
+		m.observe(p, b, outcomeShadowDeny, err.Error(), started)
+		return nil
+	}
+	m.observe(p, b, outcomeError, err.Error(), started)
 	m.denials = append(m.denials, denial{policy: p, binding: b, message: err.Error(), reason: metav1.StatusReasonInvalid})
 	return nil
 }
 
 // misconfigured denies, as the failure policy says, by a policy or binding that cannot be used.
 func (m *mutation) misconfigured(p *Policy, b *Binding, err error) {
-	if p.FailOpen {
-		m.metrics.observe(p, b, outcomeIgnored, time.Now())
-		return
+	if d, ok := m.misconfiguration(p, b, err); ok {
+		m.denials = append(m.denials, d)
 	}
-	m.metrics.observe(p, b, outcomeError, time.Now())
-	m.denials = append(m.denials, misconfiguration(p, b, err))
 }
 
 // warnOverlaps tells the client which policies wrote the same fields: the order of their names decided.

@@ -44,7 +44,7 @@ func newMutator(engines policies.Engines, spec *admissionregistrationv1.Mutating
 	}
 	m := &expressionMutator{mentions: map[string]bool{}}
 	var err error
-	m.conditions, err = policies.CompileConditions(engines.Conditions, "spec.matchConditions", conditionTexts(spec.MatchConditions))
+	m.conditions, err = policies.CompileConditions(engines.Conditions, "spec.matchConditions", ConditionTexts(spec.MatchConditions))
 	if err := collect(err); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +28,7 @@ func (x *Admission) Validate(ctx context.Context, a *admission.Attributes) error
 	if len(found.validating) == 0 {
 		return nil
 	}
-	v := validation{evaluation: e, metrics: x.metrics}
+	v := validation{evaluation: e}
 	for _, p := range found.validating {
 		if err := v.policy(p); err != nil {
 			return err
@@ -43,7 +44,6 @@ func (x *Admission) Validate(ctx context.Context, a *admission.Attributes) error
 // validation is what the validating policies say of one request.
 type validation struct {
 	*evaluation
-	metrics *Metrics
 	denials []denial
 	audit   auditor
 }
@@ -104,11 +104,15 @@ func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *vi
 		v.fail(p, b, -1, policies.Denial{Message: err.Error(), Err: err}, started)
 		return nil
 	}
+	if !b.enforces(v.attributes) {
+		v.shadow(p, b, decision, started)
+		return nil
+	}
 	for _, w := range decision.Warnings {
 		warning.AddWarning(v.ctx, "", w)
 	}
 	if len(decision.Denials) == 0 {
-		v.metrics.observe(p, b, outcomeAllow, started)
+		v.observe(p, b, outcomeAllow, "", started)
 	}
 	for i := range decision.Denials {
 		v.fail(p, b, i, decision.Denials[i], started)
@@ -119,22 +123,44 @@ func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *vi
 			v.audit.annotate(p.Name, annotation.Key, annotation.Value)
 		case !p.FailOpen:
 			v.denials = append(v.denials, denial{policy: p, binding: b, message: annotation.Err.Error()})
-			v.metrics.observe(p, b, outcomeError, started)
+			v.observe(p, b, outcomeError, annotation.Err.Error(), started)
 		}
 	}
 	return nil
+}
+
+// shadow notes what a decision would have done.
+func (v *validation) shadow(p *Policy, b *Binding, d *policies.Decision, started time.Time) {
+	for i := range d.Denials {
+		denial := &d.Denials[i]
+		if denial.Err != nil && p.FailOpen {
+			v.observe(p, b, outcomeIgnored, denial.Message, started)
+			continue
+		}
+		v.observe(p, b, outcomeShadowDeny, denial.Message, started)
+		v.audit.shadow(p, b, denial.Message)
+		return // one request is one
+	}
+	if len(d.Denials) == 0 {
+		v.observe(p, b, outcomeAllow, "", started)
+	}
 }
 
 // fail does what the binding says of a failed validation.
 func (v *validation) fail(p *Policy, b *Binding, index int, d policies.Denial, started time.Time) {
 	outcome, reason := outcomeDeny, metav1.StatusReason(d.Reason)
 	if d.Err != nil {
-		if v.ignored(p, b, started) {
+		if v.ignored(p, b, d.Message, started) {
 			return
 		}
 		outcome, reason = outcomeError, ""
 	}
-	v.metrics.observe(p, b, outcome, started)
+	if !b.enforces(v.attributes) {
+		v.observe(p, b, outcomeShadowDeny, d.Message, started)
+		v.audit.shadow(p, b, d.Message)
+		return
+	}
+	v.observe(p, b, outcome, d.Message, started)
 	if b.Deny {
 		v.denials = append(v.denials, denial{policy: p, binding: b, message: d.Message, reason: reason, code: d.Code, field: d.Field})
 	}
@@ -147,19 +173,38 @@ func (v *validation) fail(p *Policy, b *Binding, index int, d policies.Denial, s
 }
 
 // ignored reports, and counts, that the failure policy lets a request pass that could not be judged.
-func (v *validation) ignored(p *Policy, b *Binding, started time.Time) bool {
+func (e *evaluation) ignored(p *Policy, b *Binding, message string, started time.Time) bool {
 	if p.FailOpen {
-		v.metrics.observe(p, b, outcomeIgnored, started)
+		e.observe(p, b, outcomeIgnored, message, started)
 	}
 	return p.FailOpen
 }
 
-// misconfigured denies, as the failure policy says, by a policy or binding that cannot be used.
+// misconfigured denies, as the failure policy says, by a policy or binding that cannot be used. A shadow denies nothing.
 func (v *validation) misconfigured(p *Policy, b *Binding, err error) {
-	if started := time.Now(); !v.ignored(p, b, started) {
-		v.metrics.observe(p, b, outcomeError, started)
-		v.denials = append(v.denials, misconfiguration(p, b, err))
+	if d, ok := v.misconfiguration(p, b, err); ok {
+		v.denials = append(v.denials, d)
 	}
+}
+
+// misconfiguration is the denial by a policy or binding that cannot be used, where it denies.
+func (e *evaluation) misconfiguration(p *Policy, b *Binding, err error) (denial, bool) {
+	started := time.Now()
+	d := misconfiguration(p, b, err)
+	switch {
+	case e.ignored(p, b, d.message, started):
+		return d, false
+	case b != nil && !b.enforces(e.attributes), b == nil && p.shadowed(e.attributes):
+		e.observe(p, b, outcomeShadowDeny, d.message, started)
+		return d, false
+	}
+	e.observe(p, b, outcomeError, d.message, started)
+	return d, true
+}
+
+// shadowed reports whether no binding of a policy is enforced for a request.
+func (p *Policy) shadowed(a *admission.Attributes) bool {
+	return !slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.enforces(a) })
 }
 
 func misconfiguration(p *Policy, b *Binding, err error) denial {

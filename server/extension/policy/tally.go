@@ -1,0 +1,109 @@
+package policy
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"weir.dev/weir/server/admission"
+)
+
+const (
+	// maxSamples is how many requests a shadow remembers, maxTimings how many of the last judgements percentiles are of.
+	maxSamples = 10
+	maxTimings = 512
+	// maxSampleText bounds what is remembered of one, in bytes.
+	maxSampleText = 512
+)
+
+// Tally counts what one binding did. It is safe for concurrent use, and nil counts nothing.
+type Tally struct {
+	mu     sync.Mutex
+	counts Counts
+	// timings is a ring of the last judgements.
+	timings []time.Duration
+	next    int
+}
+
+// Counts is the state of a Tally.
+type Counts struct {
+	Allowed, Denied, Changed, Failed int64
+	ShadowDenied, ShadowChanged      int64
+	Median, P99, Worst               time.Duration
+	LastError                        string
+	LastErrorTime                    time.Time
+	Samples                          []Sample
+}
+
+// Total is the number of judgements.
+func (c *Counts) Total() int64 {
+	return c.Allowed + c.Denied + c.Changed + c.Failed + c.ShadowDenied + c.ShadowChanged
+}
+
+// Sample is a request that a shadow would have denied or changed.
+type Sample struct {
+	Time                                              time.Time
+	Operation, Resource, Subresource, Namespace, Name string
+	Message                                           string
+}
+
+// note counts a judgement.
+func (t *Tally) note(outcome string, took time.Duration, message string, a *admission.Attributes) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := &t.counts
+	switch outcome {
+	case outcomeAllow:
+		c.Allowed++
+	case outcomeDeny:
+		c.Denied++
+	case outcomeMutate:
+		c.Changed++
+	case outcomeError, outcomeIgnored:
+		c.Failed++
+		c.LastError, c.LastErrorTime = clip(message), time.Now()
+	case outcomeShadowDeny, outcomeShadowMutate:
+		if outcome == outcomeShadowDeny {
+			c.ShadowDenied++
+		} else {
+			c.ShadowChanged++
+		}
+		if len(c.Samples) == maxSamples {
+			c.Samples = slices.Delete(c.Samples, 0, 1)
+		}
+		c.Samples = append(c.Samples, Sample{Time: time.Now(), Operation: string(a.Operation), Resource: a.Resource.GroupResource().String(),
+			Subresource: a.Subresource, Namespace: a.Namespace, Name: admission.NameOf(a), Message: clip(message)})
+	}
+	c.Worst = max(c.Worst, took)
+	if len(t.timings) < maxTimings {
+		t.timings = append(t.timings, took)
+		return
+	}
+	t.timings[t.next] = took
+	t.next = (t.next + 1) % maxTimings
+}
+
+// Counts returns what has been counted.
+func (t *Tally) Counts() Counts {
+	t.mu.Lock()
+	c := t.counts
+	c.Samples = slices.Clone(c.Samples)
+	timings := slices.Clone(t.timings)
+	t.mu.Unlock()
+	if len(timings) > 0 {
+		slices.Sort(timings)
+		c.Median, c.P99 = timings[len(timings)/2], timings[len(timings)*99/100]
+	}
+	return c
+}
+
+// clip cuts a text that is to be remembered.
+func clip(text string) string {
+	if len(text) <= maxSampleText {
+		return text
+	}
+	return text[:maxSampleText]
+}

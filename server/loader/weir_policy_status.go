@@ -1,0 +1,146 @@
+package loader
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/apis/v1alpha1"
+	"weir.dev/weir/server/extension/policy"
+)
+
+// enqueuePolicyStatus has the conditions of a Policy written.
+func (l *Loader) enqueuePolicyStatus(name string) {
+	l.status.enqueue("Policy "+name, func(ctx context.Context) error {
+		return l.updateStatus(ctx, weirPolicies, name, func(old *document.Document) (any, error) {
+			object, err := decodePolicy(old)
+			if err != nil {
+				return nil, err
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			s := l.policies.policies[policyKey{"Policy", name}]
+			if s == nil || s.uid != object.UID {
+				return nil, nil
+			}
+			l.policyStatus(&object.Status, s)
+			return &object.Status, nil
+		})
+	})
+}
+
+// policyStatus says whether the newest generation judges.
+func (l *Loader) policyStatus(status *v1alpha1.PolicyStatus, s *policyState) {
+	status.ObservedGeneration, status.InForce, status.Digest, status.LastError = s.generation, s.judges, s.digest, ""
+	ready := metav1.Condition{Type: v1alpha1.PolicyReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "every request that it concerns meets this generation"}
+	if s.err != nil {
+		status.LastError = bounded(s.err.Error())
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
+		switch {
+		case s.judges > 0:
+			ready.Reason = reasonLastKnownGood
+			ready.Message = bounded(fmt.Sprintf("generation %d stays in force: %s", s.judges, status.LastError))
+		case errors.Is(s.err, errLoading):
+			ready.Status, ready.Reason = metav1.ConditionUnknown, reasonInProgress
+		default:
+			ready.Message = bounded("its failure policy decides, since it cannot judge: " + status.LastError)
+		}
+	}
+	setCondition(&status.Conditions, ready, s.generation, l.cfg.Clock.Now())
+}
+
+const (
+	// tallyPause is the time between two looks at what bindings have counted.
+	tallyPause = 10 * time.Second
+	// tallyAge is how long the counts of a server that tells nothing more are kept.
+	tallyAge = time.Hour
+)
+
+// followTallies writes the counts of bindings to their status, those that have changed.
+func (l *Loader) followTallies(ctx context.Context) {
+	ticker := l.cfg.Clock.NewTicker(tallyPause)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C():
+			l.enqueueTallies()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (l *Loader) enqueueTallies() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, b := range l.policies.bindings {
+		if b.binding.Tally == nil {
+			continue
+		}
+		counts := b.binding.Tally.Counts()
+		if counts.Total() == b.told {
+			continue
+		}
+		b.told = counts.Total()
+		l.enqueueBindingStatus(key.name)
+	}
+}
+
+// enqueueBindingStatus has the counts of a PolicyBinding written.
+func (l *Loader) enqueueBindingStatus(name string) {
+	l.status.enqueue("PolicyBinding "+name, func(ctx context.Context) error {
+		return l.updateStatus(ctx, weirBindings, name, func(old *document.Document) (any, error) {
+			object := &v1alpha1.PolicyBinding{}
+			if err := json.Unmarshal(old.Bytes(), object); err != nil {
+				return nil, fmt.Errorf("not a PolicyBinding: %w", err)
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			b := l.policies.bindings[policyKey{"Policy", name}]
+			if b == nil || b.uid != object.UID {
+				return nil, nil
+			}
+			now := l.cfg.Clock.Now()
+			status := &object.Status
+			status.ObservedGeneration = b.generation
+			status.Servers = slices.DeleteFunc(status.Servers, func(c v1alpha1.PolicyBindingCounts) bool {
+				return c.Server == l.cfg.ServerName || now.Sub(c.Until.Time) > tallyAge
+			})
+			status.Servers = append(status.Servers, l.countsOf(b, now))
+			return status, nil
+		})
+	})
+}
+
+// countsOf spells what a binding has counted.
+func (l *Loader) countsOf(b *bindingState, now time.Time) v1alpha1.PolicyBindingCounts {
+	c := b.binding.Tally.Counts()
+	out := v1alpha1.PolicyBindingCounts{
+		Server: l.cfg.ServerName, Since: metav1.NewTime(b.since), Until: metav1.NewTime(now),
+		Allowed: c.Allowed, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, ShadowDenied: c.ShadowDenied, ShadowChanged: c.ShadowChanged,
+		MedianMicroseconds: c.Median.Microseconds(), P99Microseconds: c.P99.Microseconds(), WorstMicroseconds: c.Worst.Microseconds(),
+		LastError: c.LastError,
+	}
+	if !c.LastErrorTime.IsZero() {
+		at := metav1.NewTime(c.LastErrorTime)
+		out.LastErrorTime = &at
+	}
+	for i := range c.Samples {
+		out.Samples = append(out.Samples, sampleOf(&c.Samples[i]))
+	}
+	return out
+}
+
+func sampleOf(s *policy.Sample) v1alpha1.PolicySample {
+	resource := s.Resource
+	if s.Subresource != "" {
+		resource += "/" + s.Subresource
+	}
+	return v1alpha1.PolicySample{Time: metav1.NewTime(s.Time), Operation: s.Operation, Resource: resource, Namespace: s.Namespace, Name: s.Name, Message: s.Message}
+}
