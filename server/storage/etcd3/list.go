@@ -51,9 +51,12 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 	if at.StartKey != "" {
 		rest.next = at.StartKey
 	}
-	begin := rest
+	begin, token := rest, ""
+	if opts.Predicate.Continue != "" {
+		token = begin.next
+	}
 	for {
-		page, err := s.page(ctx, &rest, opts.Predicate.Continue != "")
+		page, err := s.page(ctx, &rest, token)
 		if err != nil && last != "" && storage.CodeOf(err) == storage.ErrCodeExpired {
 			// Compacted between two reads. The rows found so far are a page, if a short one: an error, whose token
 			// goes on behind them, would lose them. Where there are none, a list that asked for no revision
@@ -188,9 +191,10 @@ type page struct {
 	more  bool
 }
 
-// page reads the next rows and advances r. paging says that the reader came with a
-// continue token, which can be exchanged when the revision is gone.
-func (s *Store) page(ctx context.Context, r *rows, paging bool) (page, error) {
+// page reads the next rows and advances r. token, where not "", is where the continue token begins with which the
+// reader came: it can be exchanged for one that begins there when the revision is gone. What was read behind it and not
+// selected may be selected now.
+func (s *Store) page(ctx context.Context, r *rows, token string) (page, error) {
 	started := time.Now()
 	resp, err := s.client.KV.Get(ctx, r.next,
 		clientv3.WithRange(clientv3.GetPrefixRangeEnd(r.prefix)),
@@ -198,11 +202,7 @@ func (s *Store) page(ctx context.Context, r *rows, paging bool) (page, error) {
 		clientv3.WithLimit(r.limit))
 	s.ops.list.observe(started, err)
 	if err != nil {
-		start := ""
-		if paging {
-			start = r.next
-		}
-		return page{}, s.failList(ctx, err, r.rev, r.prefix, start)
+		return page{}, s.failList(ctx, err, r.rev, r.prefix, token)
 	}
 	if r.rev == 0 {
 		r.rev = resp.Header.Revision

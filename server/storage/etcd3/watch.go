@@ -204,7 +204,7 @@ func (w *watcher) readInitial(ctx context.Context) error {
 
 func (w *watcher) readPage(ctx context.Context) (page, error) {
 	if w.recursive {
-		return w.store.page(ctx, w.initial, false)
+		return w.store.page(ctx, w.initial, "")
 	}
 	resp, err := w.store.client.KV.Get(ctx, w.key)
 	if err != nil {
