@@ -124,6 +124,11 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 	}
 	s.ops.listed(started, fetched, evaluated, len(list.Rows))
 	if more {
+		// Behind the last row that is returned, not the last that was read: when the revision is gone, what was
+		// not selected at it may be selected.
+		if n := len(list.Rows); n > 0 {
+			last = list.Rows[n-1].Key
+		}
 		if list.Continue, err = storage.NextPage(last, key, list.ResourceVersion); err != nil {
 			return storage.List{}, err
 		}
