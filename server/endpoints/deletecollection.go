@@ -3,7 +3,6 @@ package endpoints
 import (
 	"net/http"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"weir.dev/weir/server/admission"
@@ -25,9 +24,6 @@ func (s *server) deleteCollection(w http.ResponseWriter, req *http.Request, sc *
 	list, err := sc.listOptions(req)
 	if err != nil {
 		return err
-	}
-	if list.Watch {
-		return apierrors.NewBadRequest("watch is not allowed with DELETECOLLECTION")
 	}
 	opts, err := s.deleteOptions(w, req, sc)
 	if err != nil {

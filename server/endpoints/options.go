@@ -115,8 +115,11 @@ func (sc *scope) fieldLabel(label, value string) (string, string, error) {
 			return label, value, nil
 		}
 	}
-	if sc.resource.Custom {
+	switch {
+	case sc.resource.Custom:
 		return "", "", fmt.Errorf("field label not supported: %s", label)
+	case len(sc.version.SelectableFields) == 0:
+		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", label, "metadata.name", "metadata.namespace")
 	}
 	return "", "", fmt.Errorf("field label %q not supported for kind %q", label, sc.kind.Kind)
 }

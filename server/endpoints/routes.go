@@ -21,6 +21,7 @@ type verb func(w http.ResponseWriter, req *http.Request, sc *scope) error
 //	…/{version}/{resource}/{name}[/{subresource}]                                object of the cluster
 //	…/{version}/namespaces/{namespace}/{resource}[/{name}[/{subresource}]]       in a namespace
 //	…/{version}/namespaces/{name}/status, …/finalize                             subresources of a namespace
+//	…/{version}/watch/[namespaces/{namespace}/]{resource}[/{name}]               the old form of ?watch
 //	/openapi/v2  /openapi/v3[/…]
 func newContainer(s *server) http.Handler {
 	c := restful.NewContainer()
@@ -78,6 +79,9 @@ func (s *server) webService(prefix string, disc *discoveryHandler) *restful.WebS
 		ws.Route(ws.PUT(path).To(s.route(s.update)))
 		ws.Route(ws.PATCH(path).To(s.route(s.patch)))
 		ws.Route(ws.DELETE(path).To(s.route(s.delete)))
+	}
+	for _, path := range []string{"/watch/{resource}", "/watch/{resource}/{name}", "/watch/namespaces/{namespace}/{resource}", "/watch/namespaces/{namespace}/{resource}/{name}"} {
+		ws.Route(ws.GET(version + path).To(s.route(s.watchPath)))
 	}
 	subresources := []string{
 		version + "/{resource}/{name}/{subresource}",

@@ -40,6 +40,12 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 		return err
 	}
 	timeout := s.watchTimeout(opts)
+	if timeout < 0 { // upstream's watch of no time: it begins and ends
+		stream := newStream(w, 0)
+		defer stream.close()
+		stream.start()
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(sc.context(req.Context()), timeout)
 	defer cancel()
 
@@ -89,10 +95,10 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 }
 
 // watchTimeout is timeoutSeconds, else random, so that clients that came together
-// do not come back together.
+// do not come back together. It is negative when the client's is.
 func (s *server) watchTimeout(opts *internalversion.ListOptions) time.Duration {
-	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds > 0 {
-		return time.Duration(min(*opts.TimeoutSeconds, int64((100*365*24*time.Hour)/time.Second))) * time.Second
+	if opts.TimeoutSeconds != nil && *opts.TimeoutSeconds != 0 {
+		return time.Duration(min(max(*opts.TimeoutSeconds, -1), int64((100*365*24*time.Hour)/time.Second))) * time.Second
 	}
 	return time.Duration(float64(s.MinRequestTimeout) * (1 + rand.Float64()))
 }

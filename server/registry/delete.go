@@ -3,11 +3,13 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/request"
@@ -38,21 +40,17 @@ func (s *Store) Delete(ctx context.Context, name string, validate rest.ValidateO
 		opts = metav1.NewDeleteOptions(0)
 	}
 	d := &deletion{store: s, validate: validate, opts: opts, dryRun: dryRun(opts.DryRun)}
-	if p := opts.Preconditions; p != nil {
-		d.preconditions = &storage.Preconditions{UID: p.UID, ResourceVersion: p.ResourceVersion}
-	}
 	obj, deleted, err := d.run(ctx, key)
 	return obj, deleted, s.failed("delete", name, err)
 }
 
 // deletion is one Delete under way.
 type deletion struct {
-	store         *Store
-	validate      rest.ValidateObjectFunc
-	opts          *metav1.DeleteOptions
-	preconditions *storage.Preconditions
-	dryRun        bool
-	last          *document.Document // the live object of the latest attempt
+	store    *Store
+	validate rest.ValidateObjectFunc
+	opts     *metav1.DeleteOptions
+	dryRun   bool
+	last     *document.Document // the live object of the latest attempt
 }
 
 func (d *deletion) run(ctx context.Context, key string) (*document.Document, bool, error) {
@@ -67,7 +65,7 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 		case !errors.Is(err, errMustMark):
 			return nil, false, err
 		}
-		row, err = d.store.guaranteedUpdate(ctx, key, storage.UpdateOptions{Preconditions: d.preconditions}, d.dryRun, func(current storage.Row) ([]byte, uint64, error) {
+		row, err = d.store.guaranteedUpdate(ctx, key, storage.UpdateOptions{}, d.dryRun, func(current storage.Row) ([]byte, uint64, error) {
 			marked, err := d.judge(ctx, current)
 			switch {
 			case err != nil:
@@ -105,16 +103,36 @@ func (d *deletion) delete(ctx context.Context, key string) (storage.Row, error) 
 	}
 	st := d.store.cfg.Storage
 	if !d.dryRun {
-		return st.Delete(ctx, key, storage.DeleteOptions{Preconditions: d.preconditions, Validate: check})
+		return st.Delete(ctx, key, storage.DeleteOptions{Validate: check})
 	}
 	row, err := st.Get(ctx, key, storage.GetOptions{})
 	if err != nil {
 		return row, err
 	}
-	if err := d.preconditions.Check(key, row); err != nil {
-		return row, err
-	}
 	return row, check(ctx, row)
+}
+
+// demand returns in upstream's words which precondition does not hold.
+func (d *deletion) demand(obj *document.Document, rv uint64) error {
+	p := d.opts.Preconditions
+	if p == nil {
+		return nil
+	}
+	var text string
+	meta := rest.MetaOf(obj)
+	current := storage.FormatResourceVersion(rv)
+	switch {
+	case p.UID != nil && *p.UID != meta.UID():
+		text = fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", *p.UID, meta.UID())
+	case p.ResourceVersion != nil && *p.ResourceVersion != current:
+		text = fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+			"The object might have been modified", *p.ResourceVersion, current)
+	default:
+		return nil
+	}
+	kind := schema.GroupResource{Group: d.store.cfg.Resource.Group, Resource: obj.Get("kind").String()}
+	return apierrors.NewConflict(kind, meta.Name(), errors.New(text))
 }
 
 // judge returns what is to be stored instead of deleting current, nil when nothing holds it.
@@ -125,6 +143,9 @@ func (d *deletion) judge(ctx context.Context, current storage.Row) (*document.Do
 		return nil, err
 	}
 	d.last = obj
+	if err := d.demand(obj, current.ResourceVersion); err != nil {
+		return nil, err
+	}
 	now := s.cfg.Now()
 	plan, err := rest.BeforeDelete(ctx, s.cfg.Strategy, obj, d.opts, now)
 	if err != nil {

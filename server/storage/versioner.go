@@ -2,18 +2,19 @@ package storage
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ParseResourceVersion returns the revision that a client named: 0 for "" and for
-// "0", else a decimal number. Its error is ErrCodeBadResourceVersion.
+// "0", else a decimal number, of which those that no storage reaches are one. Its error is ErrCodeBadResourceVersion.
 func ParseResourceVersion(resourceVersion string) (uint64, error) {
 	if resourceVersion == "" || resourceVersion == "0" {
 		return 0, nil
 	}
-	rv, err := strconv.ParseUint(resourceVersion, 10, 63)
+	rv, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return 0, &Error{
 			Code:    ErrCodeBadResourceVersion,
@@ -21,7 +22,7 @@ func ParseResourceVersion(resourceVersion string) (uint64, error) {
 			Err:     err,
 		}
 	}
-	return rv, nil
+	return min(rv, math.MaxInt64-1), nil // storages count in int64, and ask for what follows
 }
 
 // FormatResourceVersion is the inverse of ParseResourceVersion; revision 0 is "".
