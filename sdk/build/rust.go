@@ -12,7 +12,12 @@ import (
 	"strings"
 )
 
-const rustTarget = "wasm32-unknown-unknown"
+const (
+	rustTarget = "wasm32-unknown-unknown"
+	// rustFlags ask for a stack that makes a small memory, which is put back
+	// at once; the usual one has 1 MiB. RUSTFLAGS overrule them.
+	rustFlags = "-C link-arg=-zstack-size=65536"
+)
 
 // rust is a toolchain.
 type rust struct{ cargo, rustc string }
@@ -68,7 +73,8 @@ func guestRust(ctx context.Context, c Config) error {
 	if !c.Debug {
 		args = append(args, "--release")
 	}
-	out, err := run(ctx, c.Dir, []string{"RUSTC=" + tools.rustc}, tools.cargo, args...)
+	env := []string{"RUSTC=" + tools.rustc, "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=" + rustFlags}
+	out, err := run(ctx, c.Dir, env, tools.cargo, args...)
 	if err != nil {
 		return err
 	}
