@@ -366,7 +366,7 @@ func (s *Server) Run(ctx context.Context) error {
 		s.garbage.Run(background) // not before all kinds are known
 	})
 	served := make(chan error, 1)
-	go func() { served <- s.http.ServeTLS(corkListener{s.listener}, "", "") }()
+	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 
 	var failed error
 	select {
