@@ -71,7 +71,7 @@ func (sh *shape) isSoundString(v document.Value) bool {
 		return false
 	}
 	text := v.String()
-	if n := int64(len(text)); n > sh.longest || n < sh.shortest*utf8.UTFMax {
+	if n := int64(len(text)); n > sh.longest || n/utf8.UTFMax < sh.shortest {
 		if n = int64(utf8.RuneCountInString(text)); n > sh.longest || n < sh.shortest {
 			return false
 		}

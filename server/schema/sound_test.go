@@ -2,11 +2,13 @@ package schema
 
 import (
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strconv"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -151,6 +153,21 @@ func TestSoundLists(t *testing.T) {
 				t.Errorf("isSet(%s) = %t", tc.list, got)
 			}
 		})
+	}
+}
+
+// TestSoundLength has bounds that no text reaches, four times which is no int64.
+func TestSoundLength(t *testing.T) {
+	d, err := document.Parse([]byte(`"text"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for shortest, want := range map[int64]bool{4: true, 5: false, 1 << 62: false, math.MaxInt64: false} {
+		sh := newShape(&structuralschema.Structural{Generic: structuralschema.Generic{Type: "string"},
+			ValueValidation: &structuralschema.ValueValidation{MinLength: &shortest}})
+		if got := sh.isSound(d.Root()); got != want {
+			t.Errorf("minLength %d: got %t, want %t", shortest, got, want)
+		}
 	}
 }
 
