@@ -23,7 +23,7 @@ const (
 )
 
 // StorageConfig says in which etcd clusters resources are, and how they are cached. The zero value is good.
-// Durations: 0 means the default, below zero never.
+// Intervals, periods and the idle timeout: 0 means the default, below zero never.
 type StorageConfig struct {
 	// ServersOverrides place resources in other etcd clusters: GROUP/RESOURCE#URL;URL…, with an empty group for
 	// the core's. They share the prefix, certificates and everything else with the first cluster.
@@ -33,9 +33,10 @@ type StorageConfig struct {
 	CompactionInterval time.Duration
 	// CountPollPeriod is how often the objects of each resource are counted for metrics. Default DefaultCountPollPeriod.
 	CountPollPeriod time.Duration
-	// HealthcheckTimeout and ReadycheckTimeout bound the checks of each cluster. Default DefaultEtcdCheckTimeout.
+	// HealthcheckTimeout and ReadycheckTimeout bound the checks of each cluster; they are not negative. Default
+	// DefaultEtcdCheckTimeout.
 	HealthcheckTimeout, ReadycheckTimeout time.Duration
-	// LeaseReuseSeconds is for how long objects with a TTL share one lease. Default 60.
+	// LeaseReuseSeconds is for how long objects with a TTL share one lease, in seconds. Default DefaultLeaseReuse.
 	LeaseReuseSeconds int64
 
 	// DisableWatchCache serves everything from etcd.

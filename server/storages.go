@@ -97,6 +97,7 @@ func (s *storages) drop(gr schema.GroupResource) {
 		s.etcdMetrics.Forget(gr.Group, gr.Resource)
 		s.cacheMetrics.Forget(gr)
 		s.counts.forget(gr)
+		s.encryption.Forget(gr)
 	}
 }
 

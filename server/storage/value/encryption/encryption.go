@@ -108,10 +108,17 @@ func Open(ctx context.Context, config Config) (*Encryption, error) {
 	return e, nil
 }
 
-// Close closes the connections. Calls under way end first, later ones that need a KMS plugin fail.
+// Close closes the connections. Calls under way end first, later ones that need a KMS plugin fail. Run must have ended.
 func (e *Encryption) Close() {
 	if e != nil {
 		e.current.Load().release()
+	}
+}
+
+// Forget removes the series of a resource that is served no more.
+func (e *Encryption) Forget(gr schema.GroupResource) {
+	if e != nil {
+		e.metrics.forget(gr)
 	}
 }
 

@@ -208,11 +208,6 @@ func TestOrder(t *testing.T) {
 	if got := f.write(schema.GroupResource{Resource: "pods"}, plain, key); !bytes.Equal(got, plain) {
 		t.Errorf("a resource that no entry names is stored as %q", got)
 	}
-	if value.Transformer(f.ByKey(func(key string) schema.GroupResource {
-		return schema.GroupResource{Resource: strings.Split(key, "/")[2]}
-	})) == nil {
-		t.Fatal("no transformer")
-	}
 }
 
 func TestByKey(t *testing.T) {
@@ -238,6 +233,7 @@ func TestNothingConfigured(t *testing.T) {
 	var none *encryption.Encryption
 	none.Run(t.Context())
 	none.Close()
+	none.Forget(secrets)
 	if err := errors.Join(none.CheckKMS(t.Context()), none.CheckConfig(t.Context())); err != nil {
 		t.Error(err)
 	}
@@ -295,5 +291,13 @@ func TestMetrics(t *testing.T) {
 		if got := counter(t, f.registry, name, labels...); got != 1 {
 			t.Errorf("%v: got %v, want 1", labels, got)
 		}
+	}
+	f.Forget(schema.GroupResource{Resource: "others"})
+	if got := counter(t, f.registry, name, "resource=secrets"); got == 0 {
+		t.Error("another resource is forgotten")
+	}
+	f.Forget(secrets)
+	if got := counter(t, f.registry, name, "resource=secrets"); got != 0 {
+		t.Errorf("a resource that is forgotten still has series of %v", got)
 	}
 }

@@ -55,7 +55,7 @@ func (g *generation) acquire() bool {
 	}
 	for {
 		n := g.users.Load()
-		if n == 0 {
+		if n <= 0 {
 			return false
 		}
 		if g.users.CompareAndSwap(n, n+1) {

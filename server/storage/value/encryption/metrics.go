@@ -71,6 +71,11 @@ func (m *metrics) reloaded(err error) {
 	m.reloadedAt.WithLabelValues(label).SetToCurrentTime()
 }
 
+// forget removes the series of a resource.
+func (m *metrics) forget(gr schema.GroupResource) {
+	m.operations.DeletePartialMatch(prometheus.Labels{"resource": gr.String()})
+}
+
 // transformation counts what one provider does in one direction.
 type transformation struct {
 	count    prometheus.Counter

@@ -213,6 +213,7 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Close()
+	e.Close()
 	_, err = e.For(secrets).TransformToStorage(t.Context(), plain, key)
 	wantUnavailable(t, err, "encryption is closed")
 }
