@@ -65,6 +65,8 @@ type Config struct {
 
 	// ModuleDir is the directory that source.file of a Module is below. Default <DataDir>/modules.
 	ModuleDir string
+	// ModuleSources says how modules are fetched over the network.
+	ModuleSources ModuleSourceConfig
 
 	// PolicyDir has admission policies and their bindings in files: they are in force beside those that are stored, and
 	// no client can change them. It is read again when it changes. "": there is none.
@@ -140,7 +142,7 @@ func (c *Config) Validate() error {
 	for flag, name := range map[string]string{
 		"--tls-cert-file": c.TLSCertFile, "--tls-private-key-file": c.TLSPrivateKeyFile, "--client-ca-file": c.ClientCAFile,
 		"--token-auth-file": c.TokenAuthFile, "--etcd-cafile": c.EtcdCAFile, "--etcd-certfile": c.EtcdCertFile, "--etcd-keyfile": c.EtcdKeyFile,
-		"--encryption-provider-config": c.EncryptionProviderConfig,
+		"--encryption-provider-config": c.EncryptionProviderConfig, "--module-ca-file": c.ModuleSources.CAFile,
 	} {
 		if name == "" {
 			continue

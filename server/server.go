@@ -222,7 +222,12 @@ func (s *Server) openLoader() error {
 	if s.config.SuspendPolicies {
 		s.logger.Warn("admission policies are suspended: no policy guards any write until the server runs without --suspend-policies")
 	}
+	sources, err := s.config.ModuleSources.client()
+	if err != nil {
+		return err
+	}
 	s.loader, err = loader.New(loader.Config{
+		Sources: sources, RefetchInterval: s.config.ModuleSources.RefetchInterval,
 		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Host: s.host, ServerName: s.name(),
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,

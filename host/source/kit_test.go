@@ -207,6 +207,16 @@ func (k key) sign(t testing.TB, data []byte) string {
 	return base64.StdEncoding.EncodeToString(signature)
 }
 
+// raw is a signature as it is.
+func (k key) raw(t testing.TB, data []byte) []byte {
+	t.Helper()
+	signature, err := base64.StdEncoding.DecodeString(k.sign(t, data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signature
+}
+
 func (k key) keys(t testing.TB) *source.PublicKeys {
 	t.Helper()
 	keys, err := source.ParsePublicKeys(k.public)

@@ -12,9 +12,9 @@ type Expectation struct {
 	Digest string
 	// Keys that may sign; nil: no signature is wanted.
 	Keys *PublicKeys
-	// Signature is a detached one, in base64, of the bytes as the source has them or of the module unpacked.
+	// Signature is a detached one, of the bytes as the source has them or of the module unpacked.
 	Signature []byte
-	// SignatureURL is where the detached signature is, unless it is in Signature. Artefacts of registries need
+	// SignatureURL is where the detached signature is, in base64, unless it is in Signature. Artefacts of registries need
 	// neither: their signatures are beside them.
 	SignatureURL string
 }
@@ -45,8 +45,12 @@ func (c *Client) Verify(ctx context.Context, from Source, a *Artefact, want *Exp
 		if err != nil {
 			return fmt.Errorf("signature: %w", err)
 		}
-		if detached, err = c.get(ctx, u, maxSignatureBytes); err != nil {
+		text, err := c.get(ctx, u, maxSignatureBytes)
+		if err != nil {
 			return fmt.Errorf("signature: %w", err)
+		}
+		if detached, err = ParseSignature(text); err != nil {
+			return err
 		}
 	}
 	if len(detached) > 0 {
@@ -58,11 +62,7 @@ func (c *Client) Verify(ctx context.Context, from Source, a *Artefact, want *Exp
 	return errors.New("signature: none is given, and the source has none itself")
 }
 
-func verifyDetached(a *Artefact, text []byte, keys *PublicKeys) error {
-	signature, err := ParseSignature(text)
-	if err != nil {
-		return err
-	}
+func verifyDetached(a *Artefact, signature []byte, keys *PublicKeys) error {
 	if keys.verify(a.Packed, signature) || keys.verify(a.Module, signature) {
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha512"
-	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -52,11 +51,12 @@ func TestVerifyDetached(t *testing.T) {
 			k, other := newKey(t, kind), newKey(t, kind)
 			mux := http.NewServeMux()
 			mux.HandleFunc("/sig", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(k.sign(t, module) + "\n")) })
+			mux.HandleFunc("/text", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("!")) })
 			mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 5000)) })
 			s := httptest.NewServer(mux)
 			t.Cleanup(s.Close)
-			tampered := []byte(k.sign(t, module))
-			tampered[20] ^= 1
+			tampered := k.raw(t, module)
+			tampered[len(tampered)-1] ^= 1
 			tests := []struct {
 				name string
 				want source.Expectation
@@ -66,13 +66,13 @@ func TestVerifyDetached(t *testing.T) {
 				{"nothing", source.Expectation{}, "", nil},
 				{"the digest", source.Expectation{Digest: source.Digest(module)}, "", nil},
 				{"another digest", source.Expectation{Digest: source.Digest(packed)}, "digest mismatch: the source has digest " + source.Digest(module), source.ErrDigest},
-				{"a signature of the module", source.Expectation{Keys: k.keys(t), Signature: []byte(k.sign(t, module))}, "", nil},
-				{"a signature of the file", source.Expectation{Keys: k.keys(t), Signature: []byte(k.sign(t, packed))}, "", nil},
+				{"a signature of the module", source.Expectation{Keys: k.keys(t), Signature: k.raw(t, module)}, "", nil},
+				{"a signature of the file", source.Expectation{Keys: k.keys(t), Signature: k.raw(t, packed)}, "", nil},
 				{"one that is fetched", source.Expectation{Keys: k.keys(t), SignatureURL: s.URL + "/sig"}, "", nil},
-				{"a signature of something else", source.Expectation{Keys: k.keys(t), Signature: []byte(k.sign(t, []byte("x")))}, "signature is not valid: the detached signature is of other bytes or by another key", source.ErrSignature},
-				{"another key", source.Expectation{Keys: other.keys(t), Signature: []byte(k.sign(t, module))}, "signature is not valid", source.ErrSignature},
-				{"a tampered one", source.Expectation{Keys: k.keys(t), Signature: tampered}, "signature", nil},
-				{"not base64", source.Expectation{Keys: k.keys(t), Signature: []byte("!")}, "signature: not base64", nil},
+				{"a signature of something else", source.Expectation{Keys: k.keys(t), Signature: k.raw(t, []byte("x"))}, "signature is not valid: the detached signature is of other bytes or by another key", source.ErrSignature},
+				{"another key", source.Expectation{Keys: other.keys(t), Signature: k.raw(t, module)}, "signature is not valid", source.ErrSignature},
+				{"a tampered one", source.Expectation{Keys: k.keys(t), Signature: tampered}, "signature is not valid", source.ErrSignature},
+				{"not base64", source.Expectation{Keys: k.keys(t), SignatureURL: s.URL + "/text"}, "signature: not base64", nil},
 				{"one that is not there", source.Expectation{Keys: k.keys(t), SignatureURL: s.URL + "/none"}, "signature: get " + s.URL + "/none: the server says 404", nil},
 				{"one that is too large", source.Expectation{Keys: k.keys(t), SignatureURL: s.URL + "/large"}, "signature: ", source.ErrTooLarge},
 				{"none", source.Expectation{Keys: k.keys(t)}, "signature: none is given, and the source has none itself", nil},
@@ -110,7 +110,7 @@ func TestVerifyPrehashed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &source.Expectation{Keys: k.keys(t), Signature: []byte(base64.StdEncoding.EncodeToString(signature))}
+	want := &source.Expectation{Keys: k.keys(t), Signature: signature}
 	if err := client(t, source.Config{}).Verify(t.Context(), from, a, want); err != nil {
 		t.Error(err)
 	}

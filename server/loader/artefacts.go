@@ -3,7 +3,6 @@ package loader
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,11 +11,12 @@ import (
 	"time"
 
 	"weir.dev/weir/host"
+	"weir.dev/weir/host/source"
 )
 
 const (
 	// maxArtefactBytes bounds what is read of a source, whatever the limits of the module say.
-	maxArtefactBytes = 64 << 20
+	maxArtefactBytes = source.DefaultMaxBytes
 	// artefactAge is how long an artefact stays that no module uses any more.
 	artefactAge = time.Hour
 	// prunePause is the least time between two looks for such artefacts.
@@ -49,7 +49,7 @@ func (a *artefacts) get(digest string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := readBounded(a.store, name)
+	data, err := source.ReadFile(a.store, name, maxArtefactBytes)
 	if err != nil {
 		return nil, fmt.Errorf("kept artefact: %w", err)
 	}
@@ -113,7 +113,7 @@ func (a *artefacts) prune(keep map[string]bool, now time.Time) error {
 // file reads a file below the module directory; a name that leads out of it is refused.
 func (a *artefacts) file(name string) (data []byte, err error) {
 	err = a.inFiles(func(root *os.Root) error {
-		data, err = readBounded(root, filepath.Clean(name))
+		data, err = source.ReadFile(root, filepath.Clean(name), maxArtefactBytes)
 		return err
 	})
 	return data, err
@@ -144,38 +144,14 @@ func (a *artefacts) inFiles(do func(*os.Root) error) error {
 	return nil
 }
 
-func readBounded(root *os.Root, name string) ([]byte, error) {
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() { // a pipe would be waited for
-		return nil, fmt.Errorf("%s is not a regular file", name)
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // opened for reading
-	data, err := io.ReadAll(io.LimitReader(f, maxArtefactBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxArtefactBytes {
-		return nil, fmt.Errorf("%s is larger than %d bytes", name, maxArtefactBytes)
-	}
-	return data, nil
-}
-
 const (
 	digestPrefix   = "sha256:"
 	artefactSuffix = ".wasm"
 )
 
 func artefactName(digest string) (string, error) {
-	hex, ok := strings.CutPrefix(digest, digestPrefix)
-	if !ok || len(hex) != 64 || strings.Trim(hex, "0123456789abcdef") != "" {
-		return "", fmt.Errorf("digest %q is not sha256: and 64 hexadecimal digits", digest)
+	if err := source.CheckDigest(digest); err != nil {
+		return "", err
 	}
-	return hex + artefactSuffix, nil
+	return strings.TrimPrefix(digest, digestPrefix) + artefactSuffix, nil
 }

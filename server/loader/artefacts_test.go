@@ -169,7 +169,7 @@ func TestFilesOfModules(t *testing.T) {
 		{outside, "", "escapes"},
 		{"sub", "", "not a regular file"},
 		{"pipe", "", "not a regular file"},
-		{"large", "", fmt.Sprintf("larger than %d bytes", maxArtefactBytes)},
+		{"large", "", fmt.Sprintf("too large: more than %d bytes", maxArtefactBytes)},
 		{"absent", "", "no such file"},
 	}
 	for _, tc := range tests {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -63,6 +62,7 @@ func validateModule(obj *document.Document) (field.ErrorList, error) {
 		return nil, err
 	}
 	errs := validateSource(&m.Spec.Source, field.NewPath("spec", "source"))
+	errs = append(errs, validateVerify(&m.Spec, field.NewPath("spec", "verify"))...)
 	errs = append(errs, validateLimits(&m.Spec.Limits, field.NewPath("spec", "limits"))...)
 	names := map[string]bool{}
 	for i := range m.Spec.Tests {
@@ -91,35 +91,6 @@ func testableHooks() []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-func validateSource(source *v1alpha1.ModuleSource, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	n := 0
-	for _, set := range []bool{len(source.Inline) > 0, source.ConfigMapRef != nil, source.File != ""} {
-		if set {
-			n++
-		}
-	}
-	if n != 1 {
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "exactly one of inline, configMapRef and file is required"))
-	}
-	if ref := source.ConfigMapRef; ref != nil {
-		for _, part := range []struct{ name, value string }{{"namespace", ref.Namespace}, {"name", ref.Name}, {"key", ref.Key}} {
-			if part.value == "" {
-				errs = append(errs, field.Required(path.Child("configMapRef", part.name), ""))
-			}
-		}
-	}
-	if source.File != "" && !filepath.IsLocal(source.File) {
-		errs = append(errs, field.Invalid(path.Child("file"), source.File, "must be a path below the server's module directory (--module-dir), without .. and not absolute"))
-	}
-	if source.Digest != "" {
-		if _, err := artefactName(source.Digest); err != nil {
-			errs = append(errs, field.Invalid(path.Child("digest"), source.Digest, "must be sha256: and 64 hexadecimal digits in lower case"))
-		}
-	}
-	return errs
 }
 
 // maxTimeoutMilliseconds bounds spec.limits.timeoutMilliseconds; no request takes longer.

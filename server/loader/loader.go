@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"weir.dev/weir/host"
+	"weir.dev/weir/host/source"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/resources"
@@ -41,6 +43,11 @@ type Config struct {
 	Host       *host.Runtime
 	// ModuleDir is the directory below which source.file of a Module is.
 	ModuleDir string
+	// Sources fetches modules over the network; nil: a client with the defaults. The Loader closes it.
+	Sources *source.Client
+	// RefetchInterval is how often the tag of an image is resolved again, and the longest pause before a source that is
+	// away is asked again; each pause is some percent longer or shorter. 0: five minutes.
+	RefetchInterval time.Duration
 	// ArtefactDir keeps the bytes of modules that were good, so that they come back after a restart
 	// while their source is away.
 	ArtefactDir string
@@ -129,6 +136,16 @@ func New(cfg Config) (*Loader, error) {
 	}
 	if cfg.Conditions == nil {
 		cfg.Conditions = cfg.Engine
+	}
+	if cfg.RefetchInterval == 0 {
+		cfg.RefetchInterval = refetchInterval
+	}
+	if cfg.Sources == nil {
+		client, err := source.NewClient(source.Config{})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Sources = client
 	}
 	store, err := newArtefacts(cfg.ArtefactDir, cfg.ModuleDir)
 	if err != nil {
@@ -225,6 +242,7 @@ func (l *Loader) Run(ctx context.Context) {
 	work.Wait()
 	stop() // after those that have something written
 	writer.Wait()
+	l.cfg.Sources.Close()
 }
 
 // WaitReady waits until everything that the storage knew at the start is in force or was refused,

@@ -40,6 +40,8 @@ type moduleProgress struct {
 	// ended: it goes no further, because all is done or because of err.
 	ended bool
 	err   error
+	// from says where the bytes were fetched, and by what they were verified.
+	from, by string
 }
 
 // loadedModule is an artefact that passed everything.
@@ -48,6 +50,8 @@ type loadedModule struct {
 	digest string
 	limits host.Limits
 	hooks  []string
+	// image that it was fetched as, "" if it was not.
+	image string
 	// base was configured without settings. A reference is held to it, and to each of bySettings.
 	base *extension.SharedModule
 	// bySettings are configured with the settings of strategies, by their canonical JSON. Loader.mu guards it
@@ -162,8 +166,10 @@ func (l *Loader) startLoadLocked(s *moduleState) {
 	if s.source != nil && !s.source.told {
 		return // the load starts when it is known what the source has
 	}
-	load := &moduleLoad{Loader: l, object: s.object, number: s.load, first: s.inForce == nil,
-		bytes: l.sourceBytes(s), progress: s.progress}
+	load := &moduleLoad{Loader: l, object: s.object, number: s.load, first: s.inForce == nil, watch: s.source, progress: s.progress}
+	if s.source != nil {
+		load.given = s.source.object
+	}
 	s.stop = l.background.start(load.run)
 }
 

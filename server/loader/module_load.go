@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension"
@@ -25,24 +26,79 @@ type moduleLoad struct {
 	number int
 	// first: nothing is in force yet.
 	first bool
-	// bytes reads the source.
-	bytes    func() ([]byte, error)
+	// watch follows the source; nil when nothing does.
+	watch *sourceWatch
+	// given is the ConfigMap or Secret that the source was at the start of the load.
+	given *document.Document
+	// told is the error that was told last.
+	told     string
 	progress moduleProgress
 }
 
-// run takes a Module through fetch, verification, compilation and tests, and puts it in force.
+// run takes a Module through fetch, verification, compilation and tests, and puts it in force. A source that is away
+// is asked again until it answers or there is a newer load.
 func (l *moduleLoad) run(ctx context.Context) {
-	loaded, err := l.prepare(ctx)
-	l.progress.err, l.progress.ended = err, true
-	if err != nil && l.first && l.object.Status.Digest != "" && ctx.Err() == nil {
-		// After a restart: what was good before is kept here.
-		if kept, keptErr := l.restore(ctx); keptErr == nil {
-			loaded = kept
-		} else {
-			l.cfg.Logger.WarnContext(ctx, "last known good artefact cannot be restored",
-				"module", l.object.Name, "digest", l.object.Status.Digest, "error", keptErr)
-		}
+	if l.first && l.remote() {
+		l.restoreFirst(ctx)
 	}
+	for attempt := 0; ; attempt++ {
+		loaded, err := l.prepare(ctx)
+		l.progress.err, l.progress.ended = err, true
+		if err != nil && l.first && !l.remote() {
+			loaded = l.restoreKept(ctx)
+		}
+		if !l.finish(ctx, loaded, err) || err == nil || l.progress.verified || !l.remote() {
+			return
+		}
+		if !l.pause(ctx, backOff(attempt, l.cfg.RefetchInterval)) {
+			return
+		}
+		l.progress = moduleProgress{generation: l.progress.generation}
+	}
+}
+
+// remote reports whether what is fetched, or what it is verified with, may be away and come back without any sign of it.
+func (l *moduleLoad) remote() bool {
+	s, v := &l.object.Spec.Source, l.object.Spec.Verify
+	return s.URL != "" || s.OCI != nil || v != nil && (v.SignatureURL != "" || v.PublicKeyFrom != nil)
+}
+
+// restoreFirst puts what was good before a restart in force at once: a registry that does not answer must not hold up
+// the server.
+func (l *moduleLoad) restoreFirst(ctx context.Context) {
+	loaded := l.restoreKept(ctx)
+	if loaded == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.currentLocked()
+	if s == nil || ctx.Err() != nil {
+		loaded.release()
+		return
+	}
+	l.first = false
+	l.replaceModuleLocked(s, loaded)
+	s.settle()
+}
+
+// restoreKept loads what was good before a restart, nil if there is none.
+func (l *moduleLoad) restoreKept(ctx context.Context) *loadedModule {
+	if l.object.Status.Digest == "" || ctx.Err() != nil {
+		return nil
+	}
+	kept, err := l.restore(ctx)
+	if err != nil {
+		l.cfg.Logger.WarnContext(ctx, "last known good artefact cannot be restored",
+			"module", l.object.Name, "digest", l.object.Status.Digest, "error", err)
+		return nil
+	}
+	return kept
+}
+
+// finish tells what became of an attempt and puts in force what was loaded, which may be nil. It reports whether this
+// is still the newest load.
+func (l *moduleLoad) finish(ctx context.Context, loaded *loadedModule, err error) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.currentLocked()
@@ -50,18 +106,27 @@ func (l *moduleLoad) run(ctx context.Context) {
 		if loaded != nil {
 			loaded.release()
 		}
-		return
+		return false
 	}
 	defer s.settle()
 	s.progress = l.progress
+	told := l.told
+	if l.told = ""; err != nil {
+		l.told = err.Error()
+	}
+	news := err == nil || told != l.told
 	if loaded != nil {
+		l.first = false
 		l.replaceModuleLocked(s, loaded)
-	} else if l.first {
+	} else if l.first && news {
 		l.recompileUsersLocked(l.object.Name) // they learn why it is not there
 		l.publishLocked()
 	}
-	l.outcome(moduleReference(s.object), err)
+	if news {
+		l.outcome(moduleReference(s.object), err)
+	}
 	l.enqueueModuleStatus(l.object.Name)
+	return true
 }
 
 // currentLocked returns the state of the module, nil when this load is not the newest.
@@ -86,24 +151,16 @@ func (l *moduleLoad) reached() {
 func (l *moduleLoad) prepare(ctx context.Context) (_ *loadedModule, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	data, err := l.bytes()
-	if err == nil {
-		data, err = unpack(data)
-	}
+	a, err := l.fetch(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("fetch: %w", err)
+		return nil, err
 	}
-	l.progress.fetched = true
-	digest := host.Digest(data)
-	if want := l.object.Spec.Source.Digest; want != "" && want != digest {
-		return nil, fmt.Errorf("verify: the source has digest %s, spec.source.digest wants %s", digest, want)
-	}
-	l.progress.verified = true
-	l.reached()
+	data, digest := a.Module, a.Digest
 	loaded, err := l.compile(ctx, digest, data)
 	if err != nil {
 		return nil, err
 	}
+	loaded.image = a.Image
 	defer func() {
 		if err != nil {
 			loaded.release()
@@ -133,6 +190,7 @@ func (l *moduleLoad) restore(ctx context.Context) (*loadedModule, error) {
 	if err != nil {
 		return nil, err
 	}
+	loaded.image = l.object.Status.Image
 	l.configureAhead(ctx, loaded, data)
 	return loaded, nil
 }

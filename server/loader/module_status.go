@@ -2,11 +2,13 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/host/source"
 	"weir.dev/weir/server/apis/v1alpha1"
 )
 
@@ -24,6 +26,8 @@ const (
 	reasonLastKnownGood = "LastKnownGood"
 	// reasonUnavailable: a strategy was in force before the server started and cannot be made.
 	reasonUnavailable = "Unavailable"
+	// reasonSourceAway: a Module is in force, and it is not known whether its tag has something newer.
+	reasonSourceAway = "SourceAway"
 )
 
 // enqueueModuleStatus has the conditions of a Module written.
@@ -59,20 +63,23 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 		status.LastError = bounded(p.err.Error())
 	}
 	if s.inForce != nil {
-		status.Digest, status.Hooks = s.inForce.digest, s.inForce.hooks
+		status.Digest, status.Hooks, status.Image = s.inForce.digest, s.inForce.hooks, s.inForce.image
 	}
 	failed := false
 	for _, step := range []struct {
-		kind, failure string
-		done          bool
+		kind, failure, message string
+		done                   bool
 	}{
-		{v1alpha1.ModuleFetched, "FetchFailed", p.fetched},
-		{v1alpha1.ModuleVerified, "DigestMismatch", p.verified},
-		{v1alpha1.ModuleCompiled, "CompileFailed", p.compiled},
+		{v1alpha1.ModuleFetched, "FetchFailed", p.from, p.fetched},
+		{v1alpha1.ModuleVerified, verifyFailure(p.err), p.by, p.verified},
+		{v1alpha1.ModuleCompiled, "CompileFailed", "", p.compiled},
 	} {
 		c := metav1.Condition{Type: step.kind, Status: metav1.ConditionTrue, Reason: step.kind}
 		switch {
+		case step.done && p.ended && p.err == nil && step.kind == v1alpha1.ModuleFetched && s.source.isAway() != nil:
+			c.Status, c.Reason, c.Message = metav1.ConditionFalse, reasonSourceAway, bounded(s.source.isAway().Error())
 		case step.done:
+			c.Message = bounded(step.message)
 		case !p.ended:
 			c.Status, c.Reason = metav1.ConditionUnknown, reasonInProgress
 		case failed:
@@ -97,6 +104,17 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
 	}
 	setCondition(&status.Conditions, ready, p.generation, l.cfg.Clock.Now())
+}
+
+// verifyFailure is the reason of a failed verification.
+func verifyFailure(err error) string {
+	switch {
+	case errors.Is(err, source.ErrDigest):
+		return "DigestMismatch"
+	case errors.Is(err, source.ErrSignature):
+		return "SignatureInvalid"
+	}
+	return "VerificationFailed"
 }
 
 // pruneArtefacts removes the artefacts that no Module has or had in force.

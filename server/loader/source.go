@@ -2,39 +2,67 @@ package loader
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
-	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
+	"weir.dev/weir/host/source"
 	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
 )
 
-var configMapResource = schema.GroupResource{Resource: "configmaps"}
+var (
+	configMapResource = schema.GroupResource{Resource: "configmaps"}
+	secretResource    = schema.GroupResource{Resource: "secrets"}
+)
 
 // filePause is the time between two looks at a file.
 const filePause = 2 * time.Second
 
-// sourceWatch follows what a Module is loaded from: one ConfigMap, or one file. A nil *sourceWatch follows
-// nothing.
+// followed is what a Module is loaded from, if it can change without the Module. The zero value is none.
+type followed struct {
+	configMap v1alpha1.ConfigMapKey
+	secret    v1alpha1.SecretKey
+	file      string
+	image     v1alpha1.ModuleImage // a tag; without its secret
+	login     v1alpha1.SecretName
+}
+
+// followedBy returns what of a source is followed. What is inline, at an address or pinned by its digest never changes.
+func followedBy(s *v1alpha1.ModuleSource) followed {
+	switch {
+	case s.ConfigMapRef != nil:
+		return followed{configMap: *s.ConfigMapRef}
+	case s.SecretRef != nil:
+		return followed{secret: *s.SecretRef}
+	case s.OCI != nil && !source.PinnedImage(s.OCI.Image):
+		f := followed{image: *s.OCI}
+		f.image.PullSecretRef = nil
+		if s.OCI.PullSecretRef != nil {
+			f.login = *s.OCI.PullSecretRef
+		}
+		return f
+	}
+	return followed{file: s.File}
+}
+
+// sourceWatch follows what a Module is loaded from. A nil *sourceWatch follows nothing.
 type sourceWatch struct {
-	source v1alpha1.ModuleSource
+	what   followed
 	cancel context.CancelFunc
 	// told is set when it is known what the source has. Loader.mu guards it and what follows.
 	told bool
-	// version names what the source has.
+	// version names what the source has; of an image, the digest of its manifest, "" before the first was fetched.
 	version string
-	// configMap is nil when there is none.
-	configMap *document.Document
+	// object is the ConfigMap or Secret, nil when there is none.
+	object *document.Document
+	// away is why a tag could not be resolved again at the last attempt.
+	away error
 }
 
 func (w *sourceWatch) stop() {
@@ -44,94 +72,74 @@ func (w *sourceWatch) stop() {
 }
 
 // follows reports whether a source is that of w.
-func (w *sourceWatch) follows(source *v1alpha1.ModuleSource) bool {
+func (w *sourceWatch) follows(what followed) bool {
 	if w == nil {
-		return source.ConfigMapRef == nil && source.File == ""
+		return what == followed{}
 	}
-	if a, b := w.source.ConfigMapRef, source.ConfigMapRef; a != nil && b != nil {
-		return *a == *b
-	}
-	return w.source.ConfigMapRef == nil && source.ConfigMapRef == nil && w.source.File == source.File
+	return w.what == what
 }
 
 // followSourceLocked has the source of a Module followed in place of the one it had.
 func (l *Loader) followSourceLocked(s *moduleState) {
-	if s.source.follows(&s.object.Spec.Source) {
+	what := followedBy(&s.object.Spec.Source)
+	if s.source.follows(what) {
 		return
 	}
 	s.source.stop()
 	s.source = nil
-	w := &sourceWatch{source: s.object.Spec.Source}
-	w.source.Inline = nil // may be large
-	tell := func(version string, configMap *document.Document) {
-		l.sourceChanged(s, w, version, configMap)
+	w := &sourceWatch{what: what}
+	tell := func(version string, object *document.Document) {
+		l.sourceChanged(s, w, version, object)
 	}
 	switch {
-	case w.source.ConfigMapRef != nil:
-		ref := *w.source.ConfigMapRef
-		configMaps, ok := l.builtin(configMapResource).(rest.Watcher)
-		if !ok {
-			return
-		}
-		follower := rest.NewFollower(configMapResource.String(), oneObject{configMaps, ref.Namespace, ref.Name},
-			configMapHandler{key: ref.Key, tell: tell}, l.cfg.Logger)
-		w.cancel = l.background.start(follower.Run)
-	case w.source.File != "":
-		w.cancel = l.background.start(func(ctx context.Context) { l.pollFile(ctx, w.source.File, tell) })
-	default:
-		return
+	case what.configMap != v1alpha1.ConfigMapKey{}:
+		w.cancel = l.followKey(configMapResource, what.configMap, tell)
+	case what.secret != v1alpha1.SecretKey{}:
+		w.cancel = l.followKey(secretResource, v1alpha1.ConfigMapKey(what.secret), tell)
+	case what.file != "":
+		w.cancel = l.background.start(func(ctx context.Context) { l.pollFile(ctx, what.file, tell) })
+	case what.image.Image != "":
+		w.told = true // a load finds out
+		image := s.object.Spec.Source.OCI
+		w.cancel = l.background.start(func(ctx context.Context) { l.pollImage(ctx, image, s, w) })
 	}
-	s.source = w
+	if w.cancel != nil {
+		s.source = w
+	}
+}
+
+// followKey watches the object that has a key; nil when its resource is not served.
+func (l *Loader) followKey(gr schema.GroupResource, key v1alpha1.ConfigMapKey, tell func(string, *document.Document)) context.CancelFunc {
+	watcher, ok := l.builtin(gr).(rest.Watcher)
+	if !ok {
+		return nil
+	}
+	follower := rest.NewFollower(gr.String(), oneObject{watcher, key.Namespace, key.Name},
+		keyHandler{members: membersOf(gr), key: key.Key, tell: tell}, l.cfg.Logger)
+	return l.background.start(follower.Run)
+}
+
+// membersOf returns the member of an object that has bytes, in base64.
+func membersOf(gr schema.GroupResource) string {
+	if gr == secretResource {
+		return "data"
+	}
+	return "binaryData"
 }
 
 // sourceChanged starts a load when a source has something else than before.
-func (l *Loader) sourceChanged(s *moduleState, w *sourceWatch, version string, configMap *document.Document) {
+func (l *Loader) sourceChanged(s *moduleState, w *sourceWatch, version string, object *document.Document) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.source != w || l.modules[s.object.Name] != s {
 		return // it follows another one by now, or is gone
 	}
-	w.configMap = configMap
+	w.object = object
 	if w.told && w.version == version {
 		return
 	}
 	w.told, w.version = true, version
 	l.startLoadLocked(s)
-}
-
-// sourceBytes returns what reads the source, as it is now, off the lock.
-func (l *Loader) sourceBytes(s *moduleState) func() ([]byte, error) {
-	source := &s.object.Spec.Source
-	switch {
-	case len(source.Inline) > 0:
-		return func() ([]byte, error) { return source.Inline, nil }
-	case source.File != "":
-		return func() ([]byte, error) { return l.artefacts.file(source.File) }
-	case source.ConfigMapRef != nil && s.source != nil:
-		obj := s.source.configMap
-		return func() ([]byte, error) { return configMapKey(obj, source.ConfigMapRef) }
-	}
-	return func() ([]byte, error) {
-		return nil, errors.New("spec.source names no source: set inline, configMapRef or file")
-	}
-}
-
-func configMapKey(obj *document.Document, ref *v1alpha1.ConfigMapKey) ([]byte, error) {
-	if obj == nil {
-		return nil, apierrors.NewNotFound(configMapResource, ref.Namespace+"/"+ref.Name)
-	}
-	v := obj.Get("binaryData", ref.Key)
-	if !v.Exists() {
-		if obj.Get("data", ref.Key).Exists() {
-			return nil, fmt.Errorf("configmap %s/%s has key %q in data: a module is binary, put it in binaryData", ref.Namespace, ref.Name, ref.Key)
-		}
-		return nil, fmt.Errorf("configmap %s/%s has no key %q in binaryData", ref.Namespace, ref.Name, ref.Key)
-	}
-	data, err := base64.StdEncoding.DecodeString(v.String())
-	if err != nil {
-		return nil, fmt.Errorf("configmap %s/%s key %q: %w", ref.Namespace, ref.Name, ref.Key, err)
-	}
-	return data, nil
 }
 
 // oneObject watches a single object of a namespaced resource.
@@ -147,14 +155,14 @@ func (o oneObject) Watch(ctx context.Context, opts *internalversion.ListOptions)
 	return o.Watcher.Watch(request.WithNamespace(ctx, o.namespace), &selected)
 }
 
-// configMapHandler follows one key of one ConfigMap.
-type configMapHandler struct {
-	key  string
-	tell func(version string, configMap *document.Document)
+// keyHandler follows one key of one ConfigMap or Secret.
+type keyHandler struct {
+	members, key string
+	tell         func(version string, object *document.Document)
 }
 
 // Replace implements rest.FollowHandler.
-func (h configMapHandler) Replace(objects []*document.Document) {
+func (h keyHandler) Replace(objects []*document.Document) {
 	var obj *document.Document
 	for _, o := range objects {
 		obj = o
@@ -163,7 +171,7 @@ func (h configMapHandler) Replace(objects []*document.Document) {
 }
 
 // Change implements rest.FollowHandler.
-func (h configMapHandler) Change(e rest.Event) {
+func (h keyHandler) Change(e rest.Event) {
 	if e.Type == "DELETED" {
 		h.changed(nil)
 		return
@@ -171,12 +179,12 @@ func (h configMapHandler) Change(e rest.Event) {
 	h.changed(e.Object)
 }
 
-// changed names what the key has, so that other changes of the ConfigMap start no load.
-func (h configMapHandler) changed(obj *document.Document) {
+// changed names what the key has, so that other changes of the object start no load.
+func (h keyHandler) changed(obj *document.Document) {
 	version := "no object"
 	if obj != nil {
 		version = "no key"
-		if v := obj.Get("binaryData", h.key); v.Exists() {
+		if v := obj.Get(h.members, h.key); v.Exists() {
 			version = host.Digest([]byte(v.String()))
 		}
 	}

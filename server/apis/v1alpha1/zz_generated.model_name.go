@@ -23,6 +23,16 @@ func (in Module) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ModuleImage) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.ModuleImage"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ModuleKeySource) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.ModuleKeySource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ModuleLayer) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.ModuleLayer"
 }
@@ -55,6 +65,11 @@ func (in ModuleStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in ModuleTest) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.ModuleTest"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in ModuleVerify) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.ModuleVerify"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
@@ -115,6 +130,16 @@ func (in PolicyStatus) OpenAPIModelName() string {
 // OpenAPIModelName returns the OpenAPI model name for this type.
 func (in RegoPolicy) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.RegoPolicy"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretKey) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.SecretKey"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in SecretName) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.SecretName"
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
