@@ -172,6 +172,9 @@ func (lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
 	return append(out, "}}"...), nil
 }
 
+// Check implements storage.Codec: Decode takes anything.
+func (lineageCodec) Check([]byte) error { return nil }
+
 // appendMembers appends those members of an object that have one of the names.
 func appendMembers(out []byte, object document.Value, names ...string) []byte {
 	first := true

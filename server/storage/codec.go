@@ -68,6 +68,14 @@ func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
 	return out, nil
 }
 
+// Check implements Codec.
+func (JSONCodec) Check(stored []byte) error {
+	if !wellFormed(stored) {
+		return &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + errMalformed.Error(), Err: errMalformed}
+	}
+	return nil
+}
+
 // splice returns stored with metadata.resourceVersion set. canonical is false, and
 // nothing returned, when stored shows that it was not written by Encode.
 func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {

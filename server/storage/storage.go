@@ -32,6 +32,9 @@ type Codec interface {
 	// metadata.resourceVersion set to rv. It may bring the object up to its
 	// current schema. It must not keep or change stored.
 	Decode(stored []byte, rv uint64) ([]byte, error)
+	// Check returns an ErrCodeCorruptObj where stored is nothing that could be served whole. It is called
+	// before Decode for what was read from the storage, where anybody may have written.
+	Check(stored []byte) error
 }
 
 // UpdateFunc computes a new value from the current row. It is called again with

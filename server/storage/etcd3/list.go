@@ -89,6 +89,9 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 			}
 			page.kvs[i] = nil // read once, so that it can be freed while the rest is decoded
 			last = string(kv.Key)
+			if !s.isRow(last) {
+				continue
+			}
 			row, selected, err := s.listRow(ctx, last, kv, opts.Predicate)
 			if err != nil {
 				if ctx.Err() != nil {

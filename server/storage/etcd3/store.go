@@ -233,12 +233,19 @@ func (s *Store) checkKey(key string, recursive bool) error {
 		rest, ok = strings.CutSuffix(rest, "/")
 		ok = ok && (rest == "" || path.Clean(rest) == rest)
 	} else if ok {
-		ok = len(rest) > 1 && path.Clean(rest) == rest
+		ok = s.isRow(key)
 	}
 	if ok && (rest == "" || rest[0] == '/') {
 		return nil
 	}
 	return &storage.Error{Code: storage.ErrCodeInvalidKey, Key: key, Message: fmt.Sprintf("invalid key: must be a clean path below %s/", s.prefix)}
+}
+
+// isRow reports whether key can be that of a row. Others that somebody has put below the prefix are left out of lists
+// and watches: no request could name them, nor could a page begin behind them.
+func (s *Store) isRow(key string) bool {
+	rest, ok := strings.CutPrefix(key, s.prefix)
+	return ok && len(rest) > 1 && rest[0] == '/' && path.Clean(rest) == rest
 }
 
 // bound gives ctx a deadline where it has none.
@@ -293,6 +300,10 @@ func (s *Store) state(ctx context.Context, key string, kv *mvccpb.KeyValue, igno
 	}
 	data, stale, err := s.transformer.TransformFromStorage(ctx, kv.Value, value.Key(key))
 	if err != nil {
+		s.ops.undecodable()
+		return state{}, corrupt(key, err)
+	}
+	if err := s.codec.Check(data); err != nil {
 		s.ops.undecodable()
 		return state{}, corrupt(key, err)
 	}

@@ -196,6 +196,77 @@ func TestCorrupt(t *testing.T) {
 	}
 }
 
+// A row whose fault is behind its metadata must not be spliced into a list as it is.
+func TestMalformedBehindMetadata(t *testing.T) {
+	client := etcd3test.New(t)
+	ctx := t.Context()
+	store := newStore(t, etcd3.Config{Client: client})
+	key := storagetest.NewObject("bad").Key()
+	for _, stored := range []string{
+		`{"apiVersion":"v1","kind":"X","metadata":{"name":"bad"}garbage}`, `{"apiVersion":"v1","data":{bad},"kind":"X","metadata":{"name":"bad"}}`,
+		"{\"apiVersion\":\"v1\",\"data\":\"\xff\",\"metadata\":{\"name\":\"bad\"}}", `{"metadata":{"name":"bad"},"spec":{}}}`,
+	} {
+		if _, err := client.Put(ctx, key, stored); err != nil {
+			t.Fatal(err)
+		}
+		_, err := store.Get(ctx, key, storage.GetOptions{})
+		wantCorrupt(t, "get", err, key)
+		_, err = store.GetList(ctx, storagetest.Prefix, everything())
+		wantCorrupt(t, "list", err, key)
+	}
+}
+
+// Keys that are none of a row are not there, wherever a page ends.
+func TestForeignKeys(t *testing.T) {
+	client := etcd3test.New(t)
+	ctx := t.Context()
+	store := newStore(t, etcd3.Config{Client: client})
+	first := storagetest.Create(ctx, t, store, storagetest.NewObject("a"))
+	opts := everything()
+	opts.ResourceVersion = fmt.Sprint(first.ResourceVersion)
+	events, err := store.Watch(ctx, storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	for _, key := range []string{"", "/", "//x", "a//b", "../a", "./a", "a/", "z/"} {
+		if _, err := client.Put(ctx, storagetest.Prefix+key, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storagetest.Create(ctx, t, store, storagetest.NewObject("b"))
+	var names []string
+	opts = everything()
+	opts.Predicate.Limit = 1
+	for pages := 0; pages < 10; pages++ {
+		list, err := store.GetList(ctx, storagetest.Prefix, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range list.Rows {
+			names = append(names, storage.MetadataString(row.Value, "name"))
+		}
+		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, names); diff != "" {
+		t.Errorf("list (-want +got):\n%s", diff)
+	}
+	got, err := events.Next(ctx)
+	if err != nil || len(got) != 1 || storage.MetadataString(got[0].Row.Value, "name") != "b" {
+		t.Errorf("watch: got %v, %v, want b only", got, err)
+	}
+	initial, err := store.Watch(ctx, storagetest.Prefix, everything())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer initial.Stop()
+	if got, err := initial.Next(ctx); err != nil || len(got) != 2 {
+		t.Errorf("initial events: got %v, %v, want two", got, err)
+	}
+}
+
 func wantCorrupt(t *testing.T, what string, err error, keys ...string) {
 	t.Helper()
 	if storage.CodeOf(err) != storage.ErrCodeCorruptObj {

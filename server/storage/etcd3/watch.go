@@ -179,6 +179,9 @@ func (w *watcher) readInitial(ctx context.Context) error {
 	}
 	for i, kv := range p.kvs {
 		p.kvs[i] = nil
+		if !w.store.isRow(string(kv.Key)) {
+			continue
+		}
 		// Not with ctx: a page that has been read must not be lost when the caller gives up.
 		row, selected, err := w.store.listRow(w.ctx, string(kv.Key), kv, w.predicate)
 		if err != nil {
@@ -241,8 +244,10 @@ func (w *watcher) receive(ctx context.Context) error {
 	}
 	w.store.ops.received(len(resp.Events))
 	for _, e := range resp.Events {
-		if err := w.add(e); err != nil {
-			return err
+		if w.store.isRow(string(e.Kv.Key)) {
+			if err := w.add(e); err != nil {
+				return err
+			}
 		}
 		w.rev = e.Kv.ModRevision
 	}
