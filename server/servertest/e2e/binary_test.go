@@ -24,16 +24,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"weir.dev/weir/server/servertest/tools"
 )
 
 // weirBinary builds the binary, once for all tests of the package: TestMain removes its directory.
 var weirBinary = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(binaries, "weir")
-	out, err := exec.Command("go", "build", "-o", binary, "weir.dev/weir/server/cmd/weir").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, tools.BuildWeir(context.Background(), binary)
 })
 
 // binaries is the directory of weirBinary.

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -88,11 +87,7 @@ func (b *binaries) build(ctx context.Context, servers, dir string) (err error) {
 		return nil
 	}
 	b.weir = filepath.Join(dir, "weir")
-	out, err := exec.CommandContext(ctx, "go", "build", "-o", b.weir, "weir.dev/weir/server/cmd/weir").CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build weir: %w\n%s", err, out)
-	}
-	return nil
+	return tools.BuildWeir(ctx, b.weir)
 }
 
 // measure starts a server on fresh data, runs the scenarios and stops it.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -183,7 +184,7 @@ func (b *bench) liveHeap() (int64, error) {
 	}
 	found := heapAlloc.FindSubmatch(profile.Bytes())
 	if found == nil {
-		return 0, fmt.Errorf("the heap profile has no HeapAlloc")
+		return 0, errors.New("the heap profile has no HeapAlloc")
 	}
 	return strconv.ParseInt(string(found[1]), 10, 64)
 }
@@ -254,8 +255,11 @@ func (b *bench) repeat(ctx context.Context, operation func(worker, i int) error)
 		})
 	}
 	wait.Wait()
-	if failed != nil || ctx.Err() != nil {
+	if failed != nil {
 		return result{}, fmt.Errorf("an operation failed: %w", failed)
+	}
+	if err := ctx.Err(); err != nil {
+		return result{}, err
 	}
 	r := b.usage().since(before, len(times))
 	slices.Sort(times)

@@ -17,7 +17,7 @@ type result struct {
 	other float64
 }
 
-// targets are what the server must reach, as parts of what kube-apiserver needs; 0: an absolute figure.
+// targetOf returns what the server must reach: a part of what kube-apiserver needs, or a figure where its unit is given.
 func targetOf(scenario string) string {
 	switch scenario {
 	case "start":

@@ -18,11 +18,7 @@ import (
 // weirBinary builds the server, once for all tests: TestMain removes its directory.
 var weirBinary = sync.OnceValues(func() (string, error) {
 	binary := filepath.Join(binaries, "weir")
-	out, err := exec.Command("go", "build", "-o", binary, "weir.dev/weir/server/cmd/weir").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return binary, nil
+	return binary, tools.BuildWeir(context.Background(), binary)
 })
 
 // binaries is the directory of weirBinary.
