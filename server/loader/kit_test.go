@@ -202,10 +202,23 @@ const bufferAt = 40 << 10
 // stamp is a guest that writes its version, of four characters, to data.v of every object that is written, and then
 // refuses the object unless it finds it there: a request that met two versions would fail.
 func stamp(version string) []byte {
+	return stampOn(version, [2]abi.Op{abi.OpPrepareForCreate, abi.OpPrepareForUpdate}, [2]abi.Op{abi.OpValidateCreate, abi.OpValidateUpdate})
+}
+
+// stampPolicy is stamp for admission.
+func stampPolicy(version string) []byte {
+	return stampOn(version, [2]abi.Op{abi.OpAdmitMutate, abi.OpAdmitMutate}, [2]abi.Op{abi.OpAdmitValidate, abi.OpAdmitValidate})
+}
+
+func stampOn(version string, changing, judging [2]abi.Op) []byte {
 	if len(version) != 4 {
 		panic("a version has four characters")
 	}
-	g := hosttest.NewGuest("stamp", abi.OpPrepareForCreate, abi.OpPrepareForUpdate, abi.OpValidateCreate, abi.OpValidateUpdate)
+	hooks := []abi.Op{changing[0], judging[0]}
+	if changing[1] != changing[0] {
+		hooks = append(hooks, changing[1], judging[1])
+	}
+	g := hosttest.NewGuest("stamp", hooks...)
 	want := int32(uint32(version[0]) | uint32(version[1])<<8 | uint32(version[2])<<16 | uint32(version[3])<<24)
 	path, pathLen := g.Text("data.v")
 	prepare := g.WriteText(nil, abi.SlotPatch, `[{"op":"add","path":"/data/v","value":"`+version+`"}]`)
@@ -216,7 +229,7 @@ func stamp(version string) []byte {
 	on := func(c hosttest.Code, a, b abi.Op, do hosttest.Code) hosttest.Code {
 		return c.LocalGet(0).I32Const(int32(a)).Op(opI32Eq).LocalGet(0).I32Const(int32(b)).Op(opI32Eq).Op(opI32Or).If(do)
 	}
-	return g.Finish(on(on(nil, abi.OpPrepareForCreate, abi.OpPrepareForUpdate, prepare), abi.OpValidateCreate, abi.OpValidateUpdate, validate))
+	return g.Finish(on(on(nil, changing[0], changing[1], prepare), judging[0], judging[1], validate))
 }
 
 // sayer is a guest that warns with the setting "say" of its layer, and refuses settings that have "bad".
