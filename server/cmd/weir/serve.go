@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
@@ -40,8 +42,12 @@ are finished, then etcd is closed.`,
 			if err != nil {
 				return err
 			}
-			go tuneMemory(command.Context())
-			go releaseStartup(command.Context(), s.Ready)
+			background, stop := context.WithCancel(command.Context())
+			var owned sync.WaitGroup
+			defer owned.Wait()
+			defer stop()
+			owned.Go(func() { tuneMemory(background) })
+			owned.Go(func() { releaseStartup(background, s.Ready) })
 			fmt.Fprintf(command.OutOrStdout(), "serving on %s\nexport KUBECONFIG=%s\n", s.URL(), s.Kubeconfig())
 			return s.Run(command.Context())
 		},
@@ -57,7 +63,6 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.EtcdKeyFile, "etcd-keyfile", "", "key of the client certificate for the external etcd")
 	flags.StringVar(&config.EtcdPrefix, "etcd-prefix", server.DefaultEtcdPrefix, "prefix of all keys in etcd")
 	flags.StringVar(&config.EncryptionProviderConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration: what is encrypted in etcd, and how; read again when it changes")
-	flags.Bool("encryption-provider-config-automatic-reload", true, "accepted for kube-apiserver's sake: the file is always read again when it changes")
 	flags.StringVar(&config.BindAddress, "bind-address", server.DefaultBindAddress, "IP address to listen on")
 	flags.IntVar(&config.SecurePort, "secure-port", server.DefaultSecurePort, "port of HTTPS; 0: any free one")
 	flags.StringVar(&config.TLSCertFile, "tls-cert-file", "", "serving certificate; empty: one of the server's own authority")

@@ -19,6 +19,12 @@ type storageFlags struct {
 	never map[string]*time.Duration
 }
 
+// The flags among the unhonoured that need no value.
+const (
+	garbageFlag = "enable-garbage-collector"
+	reloadFlag  = "encryption-provider-config-automatic-reload"
+)
+
 // unhonoured are kube-apiserver's flags about storage that change nothing here, and why.
 func unhonoured() map[string]string {
 	return map[string]string{
@@ -26,7 +32,8 @@ func unhonoured() map[string]string {
 		"etcd-db-metric-poll-interval": "the size of the database is asked for when metrics are read",
 		"storage-media-type":           "objects are stored as JSON",
 		"delete-collection-workers":    "a collection is deleted by one worker",
-		"enable-garbage-collector":     "the garbage collector always runs",
+		garbageFlag:                    "the garbage collector always runs",
+		reloadFlag:                     "the encryption configuration is always read again when it changes",
 	}
 }
 
@@ -56,6 +63,9 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 		"how many events the cache of a resource remembers at most, comma separated: resource[.group]#size; 0: that resource is served from etcd")
 	for name := range unhonoured() {
 		flags.String(name, "", "accepted for kube-apiserver's sake")
+	}
+	for _, name := range []string{garbageFlag, reloadFlag} {
+		flags.Lookup(name).NoOptDefVal = "true"
 	}
 	return f
 }

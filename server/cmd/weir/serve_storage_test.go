@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"weir.dev/weir/server"
+)
+
+func TestStorageFlags(t *testing.T) {
+	tests := []struct {
+		name, args string
+		// want is in the error, told in the log.
+		want, told string
+		check      func(*server.StorageConfig) bool
+	}{
+		{name: "none", check: func(c *server.StorageConfig) bool {
+			return !c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval
+		}},
+		{name: "never", args: "--etcd-compaction-interval=0 --watch-cache=false", check: func(c *server.StorageConfig) bool {
+			return c.CompactionInterval < 0 && c.DisableWatchCache
+		}},
+		{name: "a duration", args: "--watch-cache-idle-timeout 3s", check: func(c *server.StorageConfig) bool {
+			return c.WatchCacheIdleTimeout == 3*time.Second
+		}},
+		{name: "below zero", args: "--consistency-check-interval=-1s", want: "--consistency-check-interval -1s: give a positive duration"},
+		{name: "another storage", args: "--storage-backend=files", want: `--storage-backend "files"`},
+		{name: "without a value", args: "--enable-garbage-collector --watch-cache=false", told: "--enable-garbage-collector", check: func(c *server.StorageConfig) bool {
+			return c.DisableWatchCache
+		}},
+		{name: "not honoured", args: "--encryption-provider-config-automatic-reload=false", told: "always read again"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var config server.StorageConfig
+			flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+			storage := addStorageFlags(flags, &config)
+			if err := flags.Parse(strings.Fields(tc.args)); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			err := storage.complete(flags, slog.New(slog.NewTextHandler(&log, nil)))
+			switch {
+			case tc.want == "" && err != nil, tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("got %v, want %q", err, tc.want)
+			case !strings.Contains(log.String(), tc.told) || tc.told == "" && log.Len() > 0:
+				t.Errorf("log is %q, want %q", log.String(), tc.told)
+			case tc.check != nil && !tc.check(&config):
+				t.Errorf("got %+v", config)
+			}
+		})
+	}
+}
