@@ -127,7 +127,7 @@ func deleterOf(t *testing.T, env *servertest.Environment, admin kubernetes.Inter
 }
 
 func codeOf(err error) int {
-	if status, ok := err.(apierrors.APIStatus); ok { //nolint:errorlint // as client-go returns it
+	if status, ok := err.(apierrors.APIStatus); ok {
 		return int(status.Status().Code)
 	}
 	return 0

@@ -310,7 +310,7 @@ func TestEncryptionDamage(t *testing.T) {
 
 	// An owner that cannot be read is not gone, also for a collector that never saw it well.
 	owner = e.create(widgets, "default", "Widget", "owner")
-	dependent = e.create(widgets, "default", "Widget", "dependent", ownedBy(owner, false))
+	e.create(widgets, "default", "Widget", "dependent", ownedBy(owner, false))
 	const ownerKey = "example.com/widgets/default/owner"
 	well := e.row(ownerKey)
 	e.put(ownerKey, well[:len(well)-1])

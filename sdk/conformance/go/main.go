@@ -137,12 +137,12 @@ func (s *strategy) StatusPrepare(_ *weir.Context, obj, old *weir.Object) {
 }
 
 //go:noinline
-func recurse(n int) int { return recurse(n+1) + n }
+func recurse(n int) int { return recurse(n+1) + n } //nolint:staticcheck // it shall not end
 
 func (s *strategy) StatusValidate(ctx *weir.Context, obj, _ *weir.Object) weir.ErrorList {
 	switch is(obj) {
 	case "loop":
-		for {
+		for { //nolint:staticcheck // it shall not end
 		}
 	case "recurse":
 		ctx.Warn(strconv.Itoa(recurse(1)))

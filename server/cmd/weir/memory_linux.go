@@ -21,7 +21,7 @@ func releaseProgram() {
 	if err != nil {
 		return
 	}
-	defer mappings.Close()
+	defer func() { _ = mappings.Close() }() // it was only read
 	var begin, end uint64
 	for lines := bufio.NewScanner(mappings); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

@@ -55,7 +55,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(made)
+	defer func() { _ = os.RemoveAll(made) }() // binaries only
 	if err := b.build(ctx, *servers, made); err != nil {
 		return err
 	}

@@ -99,7 +99,7 @@ func (s *running) exec(ctx context.Context, dir, name, binary string, args ...st
 	if err != nil {
 		return err
 	}
-	defer log.Close()
+	defer func() { _ = log.Close() }() // the process has its own
 	command := exec.CommandContext(context.WithoutCancel(ctx), binary, args...)
 	command.Stdout, command.Stderr = log, log
 	if err := command.Start(); err != nil {
@@ -153,7 +153,7 @@ func freePorts(n int) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close()
+		defer func() { _ = l.Close() }() // so that no port is found twice
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports, nil

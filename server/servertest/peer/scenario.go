@@ -302,7 +302,7 @@ func (b *bench) follow(ctx context.Context, connection *http.Client, revision st
 	if err != nil {
 		return err
 	}
-	response, err := connection.Do(r)
+	response, err := connection.Do(r) //nolint:bodyclose // who reads it closes it
 	if err != nil {
 		return err
 	}
