@@ -153,6 +153,34 @@ func TestRestoredStorage(t *testing.T) {
 	}
 }
 
+// TestRestoredStorageWritesAgain: after an earlier state is restored, revisions that the cache has seen are given to other
+// writes.
+func TestRestoredStorageWritesAgain(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "a", "x", "", "")
+	c := started(t, store, nil)
+	putPod(t, c, "a", "x", "lost", "")
+	last := putPod(t, c, "a", "y", "lost", "")
+	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	store.do(func() {
+		store.rv = 2
+		store.rows = map[string]storage.Row{podKey("a", "x"): store.log[0].Row}
+		store.log = store.log[:1:1]
+	})
+	w := mustWatch(t, c, testPrefix, selecting(t, storage.FormatResourceVersion(last.ResourceVersion), "", ""))
+	want := putPod(t, store, "a", "x", "new", "") // with the revision of the lost one
+	mustList(t, c, testPrefix, selecting(t, "", "", ""))
+	if err := wantEnd(t, w); storage.CodeOf(err) != storage.ErrCodeExpired {
+		t.Errorf("watch: %v", err)
+	}
+	list := mustList(t, c, testPrefix, selecting(t, "0", "", ""))
+	if len(list.Rows) != 1 || string(list.Rows[0].Value) != string(want.Value) {
+		t.Errorf("cached list %v, want %s", suffixes(list.Rows), want.Value)
+	}
+}
+
 // TestCorruptObject: an object that cannot be read ends watches and sends reads to the
 // storage until it is gone.
 func TestCorruptObject(t *testing.T) {

@@ -101,6 +101,7 @@ func (c *Cacher) carry(ctx context.Context, next *flight) {
 // one that the cache has seen, so it was restored from an earlier state.
 func (c *Cacher) lostRevisions(seen, current uint64) {
 	c.config.Logger.Warn("storage went back in time", "resource", c.config.Resource.String(), "seen", seen, "current", current)
+	c.suspect.Store(true) // a row of a revision that is used again may be another
 	select {
 	case c.refill <- struct{}{}:
 	default:
