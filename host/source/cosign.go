@@ -73,7 +73,7 @@ func (i *Image) verifyManifest(ctx context.Context, puller *remote.Puller, diges
 		return fmt.Errorf("%w: %s has none (cosign's tag %s is not there)", ErrSignature, i.ref, cosignTag(digest))
 	}
 	if err != nil {
-		return fmt.Errorf("signature: %w", withoutQuery(err))
+		return fmt.Errorf("signature: %w", registryError(err))
 	}
 	manifest, err := v1.ParseManifest(bytes.NewReader(got.Manifest))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -104,7 +106,7 @@ func (i *Image) String() string { return i.ref.String() }
 func (i *Image) puller() (*remote.Puller, error) { return remote.NewPuller(i.remoteOptions()...) }
 
 func (i *Image) remoteOptions() []remote.Option {
-	var keychain authn.Keychain = authn.NewMultiKeychain() // anonymous
+	keychain := authn.NewMultiKeychain() // anonymous
 	if i.options.Credentials != nil {
 		keychain = i.options.Credentials
 	}
@@ -130,7 +132,7 @@ func (i *Image) Resolve(ctx context.Context) (string, error) {
 	}
 	got, err := puller.Get(ctx, i.ref)
 	if err != nil {
-		return "", withoutQuery(err)
+		return "", registryError(err)
 	}
 	return got.Digest.String(), nil
 }
@@ -145,7 +147,7 @@ func (i *Image) Fetch(ctx context.Context) (*Artefact, error) {
 	}
 	got, err := puller.Get(ctx, i.ref)
 	if err != nil {
-		return nil, withoutQuery(err)
+		return nil, registryError(err)
 	}
 	signed := []string{got.Digest.String()}
 	a, err := i.module(ctx, puller, got, &signed)
@@ -168,7 +170,7 @@ func (i *Image) module(ctx context.Context, puller *remote.Puller, got *remote.D
 			return nil, err
 		}
 		if got, err = puller.Get(ctx, i.ref.Context().Digest(child.Digest.String())); err != nil {
-			return nil, withoutQuery(err)
+			return nil, registryError(err)
 		}
 		*signed = append(*signed, got.Digest.String())
 	}
@@ -244,11 +246,11 @@ func (i *Image) blob(ctx context.Context, puller *remote.Puller, d v1.Descriptor
 	}
 	layer, err := puller.Layer(withLimit(ctx, limit), i.ref.Context().Digest(d.Digest.String()))
 	if err != nil {
-		return nil, withoutQuery(err)
+		return nil, registryError(err)
 	}
 	r, err := layer.Compressed()
 	if err != nil {
-		return nil, withoutQuery(err)
+		return nil, registryError(err)
 	}
 	defer func() { _ = r.Close() }() // read as far as it is wanted
 	data, err := readAll(r, limit)
@@ -256,4 +258,13 @@ func (i *Image) blob(ctx context.Context, puller *remote.Puller, d v1.Descriptor
 		return nil, fmt.Errorf("layer %s: %w", d.Digest, err)
 	}
 	return data, nil
+}
+
+// registryError is an error of a request to a registry as it may be shown.
+func registryError(err error) error {
+	var refused *transport.Error
+	if errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden) {
+		return fmt.Errorf("%w: %w", ErrLogin, err)
+	}
+	return withoutQuery(err)
 }

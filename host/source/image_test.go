@@ -205,7 +205,7 @@ func TestPush(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = stranger.Fetch(t.Context())
-		if err == nil || !strings.Contains(err.Error(), "401") || strings.Contains(err.Error(), password) {
+		if err == nil || !errors.Is(err, source.ErrLogin) || strings.Contains(err.Error(), password) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := stranger.Resolve(t.Context()); err == nil {

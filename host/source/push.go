@@ -53,7 +53,7 @@ func (i *Image) Push(ctx context.Context, module []byte, title string, annotatio
 		return "", err
 	}
 	if err := pusher.Push(ctx, i.ref, image); err != nil {
-		return "", withoutQuery(err)
+		return "", registryError(err)
 	}
 	return i.ref.Context().Digest(Digest(core.manifest)).String(), nil
 }

@@ -17,6 +17,8 @@ var (
 	ErrDigest = errors.New("digest mismatch")
 	// ErrSignature: no signature by the key is there, or none that is for these bytes.
 	ErrSignature = errors.New("signature is not valid")
+	// ErrLogin: a registry wants other credentials, or any.
+	ErrLogin = errors.New("the registry refuses the credentials")
 )
 
 // Source gives the bytes of a module. It may be used by several goroutines.

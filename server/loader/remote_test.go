@@ -373,3 +373,30 @@ func TestSecretSource(t *testing.T) {
 	}
 	f.inForce(t, "stamp", stamp("v002"))
 }
+
+// A registry that takes requests and does not answer holds up neither a start nor a stop.
+func TestImageSourceThatHangs(t *testing.T) {
+	var hangs atomic.Bool
+	handler := newRegistry()
+	r := newPlace(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if hangs.Load() {
+			<-r.Context().Done()
+			return
+		}
+		handler.ServeHTTP(w, r)
+	}))
+	pinned := push(t, r.address+"/stamp:v1", stamp("v001"))
+	f := startFetching(t, "")
+	f.ready(t, modules, module("stamp", map[string]any{"oci": map[string]any{"image": pinned, "plainHTTP": true}}))
+	f.ready(t, strategies, onConfigMaps(calls("stamp")))
+	hangs.Store(true)
+	if err := f.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v := f.serves(t); v != "v001" {
+		t.Errorf("%q serves, want v001", v)
+	}
+	if c := f.is(t, "stamp", "Ready", "InProgress"); !strings.Contains(c.Message, "stays in force meanwhile") {
+		t.Errorf("Ready is %+v", c)
+	}
+}

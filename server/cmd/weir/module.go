@@ -21,12 +21,13 @@ import (
 func moduleCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "module",
-		Short: "Write, build, test and run WebAssembly modules, without a server",
+		Short: "Write, build, test, run and publish WebAssembly modules, without a server",
 		Args:  cobra.NoArgs,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(moduleInitCommand(), moduleBuildCommand(), moduleInspectCommand(),
-		moduleRunCommand(), moduleTestCommand(), moduleBenchCommand())
+		moduleRunCommand(), moduleTestCommand(), moduleBenchCommand(),
+		modulePushCommand(), modulePullCommand(), moduleVerifyCommand())
 	return command
 }
 
