@@ -32,7 +32,9 @@ func TestHealth(t *testing.T) {
 		code       int
 		text       string
 	}{
-		{"not ready says why", "/readyz", errors.New("still loading"), 500, "[+]ping ok\n[-]configuration failed: still loading\nreadyz check failed\n"},
+		{"not ready", "/readyz", errors.New("still loading"), 500, "[+]ping ok\n[-]configuration failed: reason withheld\nreadyz check failed\n"},
+		{"a warning", "/readyz?verbose", &warning{errors.New("x")}, 200, "[+]ping ok\n[+]configuration ok, with a warning: reason withheld\nreadyz check passed\n"},
+		{"one check with a warning", "/readyz/configuration", &warning{errors.New("x")}, 200, "ok\nwarning: x\n"},
 		{"ready", "/readyz", nil, 200, "ok"},
 		{"verbose", "/readyz?verbose", nil, 200, "[+]ping ok\n[+]configuration ok\nreadyz check passed\n"},
 		{"excluded", "/readyz?exclude=configuration&verbose", errors.New("x"), 200, "[+]ping ok\n[+]configuration excluded: ok\nreadyz check passed\n"},

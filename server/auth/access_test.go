@@ -76,14 +76,14 @@ func TestWhoMayEnter(t *testing.T) {
 		token string
 		codes string // of /api, /readyz, /readyz/ping, /version, /api/v1/pods
 	}{
-		{"nobody", nil, "", "403 200 200 200 403"},
-		{"a token", nil, "bob-token", "200 200 200 200 403"},
+		{"nobody", nil, "", "403 200 403 200 403"},
+		{"a token", nil, "bob-token", "200 200 403 200 403"},
 		{"a bad token", nil, "nope", "401 401 401 401 401"},
 		{"an administrator", issue(t, ca, caKey, admins, now.Add(time.Hour)), "", "200 200 200 200 200"},
-		{"a user", issue(t, ca, caKey, pkix.Name{CommonName: "joe"}, now.Add(time.Hour)), "", "200 200 200 200 403"},
+		{"a user", issue(t, ca, caKey, pkix.Name{CommonName: "joe"}, now.Add(time.Hour)), "", "200 200 403 200 403"},
 		{"an expired certificate", issue(t, ca, caKey, admins, now.Add(-time.Minute)), "", "401 401 401 401 401"},
 		{"a foreign certificate", issue(t, foreign, foreignKey, admins, now.Add(time.Hour)), "", "401 401 401 401 401"},
-		{"a foreign certificate and a token", issue(t, foreign, foreignKey, admins, now.Add(time.Hour)), "bob-token", "200 200 200 200 403"},
+		{"a foreign certificate and a token", issue(t, foreign, foreignKey, admins, now.Add(time.Hour)), "bob-token", "200 200 403 200 403"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
