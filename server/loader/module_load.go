@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"weir.dev/weir/abi/document"
@@ -202,7 +203,7 @@ func (l *moduleLoad) compile(ctx context.Context, digest string, data []byte) (*
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	return &loadedModule{
-		name: l.object.Name, digest: digest, limits: limits, hooks: m.Manifest().Hooks,
+		name: l.object.Name, digest: digest, limits: limits, hooks: slices.Sorted(slices.Values(m.Manifest().Hooks)),
 		base: l.share(m), bySettings: map[string]configured{},
 	}, nil
 }

@@ -44,7 +44,7 @@ func TestRefusedModuleLeavesTheLastKnownGood(t *testing.T) {
 		{"broken bytes", map[string]any{"inline": base64.StdEncoding.EncodeToString([]byte("#!/bin/sh"))}, nil,
 			"Compiled", "CompileFailed", "compile: module[stamp]: refused: not a wasm module"},
 		{"wrong digest", map[string]any{"inline": base64.StdEncoding.EncodeToString(stamp("v002")), "digest": good}, nil,
-			"Verified", "DigestMismatch", "verify: the source has digest " + host.Digest(stamp("v002")) + ", spec.source.digest wants " + good},
+			"Verified", "DigestMismatch", "verify: digest mismatch: the source has digest " + host.Digest(stamp("v002")) + ", " + good + " is wanted"},
 		{"failing tests", inline(stamp("v002")), map[string]any{"tests": []any{
 			map[string]any{"name": "unstamped", "hook": "validateCreate", "object": map[string]any{"data": map[string]any{"v": "v001"}}},
 			map[string]any{"name": "absent", "hook": "validateDelete", "object": map[string]any{}},

@@ -396,7 +396,8 @@ func TestImageSourceThatHangs(t *testing.T) {
 	if v := f.serves(t); v != "v001" {
 		t.Errorf("%q serves, want v001", v)
 	}
-	if c := f.is(t, "stamp", "Ready", "InProgress"); !strings.Contains(c.Message, "stays in force meanwhile") {
-		t.Errorf("Ready is %+v", c)
-	}
+	f.until(t, f.client.Resource(modules), "stamp", func(obj *unstructured.Unstructured) bool {
+		c := condition(obj, "Ready")
+		return c.Reason == "InProgress" && strings.Contains(c.Message, "stays in force meanwhile")
+	})
 }
