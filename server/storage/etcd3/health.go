@@ -75,6 +75,11 @@ type Health struct {
 	answered atomic.Uint64 // requests that were answered, so far
 	phase    atomic.Pointer[phase]
 
+	// history is closed when the etcd is found to have been restored from an earlier state.
+	history atomic.Pointer[chan struct{}]
+	// seen is the revision of the last answer; only run's goroutine uses it.
+	seen int64
+
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -113,6 +118,7 @@ func StartHealth(cfg HealthConfig) (*Health, error) {
 		h.logger = slog.New(slog.DiscardHandler)
 	}
 	h.phase.Store(newPhase(nil))
+	h.history.Store(new(make(chan struct{})))
 	var ctx context.Context
 	ctx, h.cancel = context.WithCancel(context.Background())
 	h.done.Go(func() { h.run(ctx) })
@@ -234,8 +240,31 @@ func (h *Health) run(ctx context.Context) {
 func (h *Health) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	_, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
-	return err
+	resp, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	h.sawRevision(resp.Header.Revision)
+	return nil
+}
+
+// sawRevision ends the history to which a later revision belongs than the current one. Watches of it would wait for
+// that revision to come again, and hear nothing of what happens until then.
+func (h *Health) sawRevision(current int64) {
+	seen := h.seen
+	if h.seen = current; current >= seen {
+		return
+	}
+	h.logger.Error("etcd went back in time: all is read again", "endpoints", h.client.Endpoints(), "seen", seen, "current", current)
+	close(*h.history.Swap(new(make(chan struct{}))))
+}
+
+// restored is closed when the etcd has been restored from a state before now.
+func (h *Health) restored() <-chan struct{} {
+	if h == nil {
+		return nil
+	}
+	return *h.history.Load()
 }
 
 // set begins a phase unless the one that there is says the same.

@@ -243,3 +243,51 @@ func forward(listener net.Listener, to string) {
 		go func() { _, _ = io.Copy(from, conn); _ = from.Close() }()
 	}
 }
+
+// restoredKV answers with revisions as an etcd that is restored from an earlier state, and then again before each answer.
+type restoredKV struct {
+	clientv3.KV
+	restored atomic.Bool
+	lost     atomic.Int64 // revisions
+}
+
+func (r *restoredKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := r.KV.Get(ctx, key, opts...)
+	if err == nil && r.restored.Load() {
+		resp.Header.Revision -= r.lost.Add(1)
+	}
+	return resp, err
+}
+
+// A watch from a revision that is lost ends, instead of waiting for it to come again.
+func TestRestored(t *testing.T) {
+	e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	client := e.Client()
+	kv := &restoredKV{KV: client.KV}
+	client.KV = kv
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(health.Close)
+	store := newStore(t, etcd3.Config{Client: client, Health: health})
+	row := storagetest.Create(t.Context(), t, store, storagetest.NewObject("a"))
+	opts := everything()
+	opts.ResourceVersion = storage.FormatResourceVersion(row.ResourceVersion)
+	w, err := store.Watch(t.Context(), storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	kv.restored.Store(true)
+	if _, err = w.Next(t.Context()); storage.CodeOf(err) != storage.ErrCodeExpired {
+		t.Errorf("got %v, want expired", err)
+	}
+	if health.Down() != nil {
+		t.Errorf("an etcd that was restored counts as down: %v", health.Down())
+	}
+}

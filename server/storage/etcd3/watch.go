@@ -57,6 +57,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		bare:      opts.Bare && opts.Predicate.Empty(),
 		rev:       int64(rv),
 	}
+	w.restored = s.health.restored()
 	w.stream = s.stream
 	if opts.Progress {
 		w.stream = s.progress.stream(s.stream)
@@ -98,6 +99,8 @@ type watcher struct {
 	rev int64
 	// events comes from etcd, nil before the initial rows are read.
 	events clientv3.WatchChan
+	// restored is closed when rev is of a history that did not happen.
+	restored <-chan struct{}
 	// err is why the stream is over.
 	err error
 	out []storage.Event
@@ -222,6 +225,8 @@ func (w *watcher) receive(ctx context.Context) error {
 	var ok bool
 	select {
 	case resp, ok = <-w.events:
+	case <-w.restored:
+		return &storage.Error{Code: storage.ErrCodeExpired, Key: w.key, Message: expiredWatch}
 	case <-w.ctx.Done():
 		return io.EOF
 	case <-ctx.Done():
