@@ -73,6 +73,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings in YAML files, in force beside those that are stored; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	flags.StringVar(&config.ModuleDir, "module-dir", "", "directory below which spec.source.file of a Module is (default <data-dir>/modules)")
+	flags.StringVar(&config.ModuleSources.CAFile, "module-ca-file", "", "authorities that are trusted beside the system's where a Module is fetched from")
 	flags.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", 400, "most reads at one time, watches apart; negative: no limit")
 	flags.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "most writes at one time; negative: no limit")
 	flags.DurationVar(&config.RequestTimeout, "request-timeout", server.DefaultRequestTimeout, "bound of a request that is not a watch")
