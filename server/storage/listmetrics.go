@@ -74,6 +74,30 @@ type ListCounters struct {
 
 	once                                sync.Once
 	total, fetched, evaluated, returned prometheus.Counter // of no index; set by once
+
+	mu      sync.Mutex
+	indexed map[string]indexCounters // by index; guarded by mu
+}
+
+// indexCounters count the lists of one resource that one index served.
+type indexCounters struct{ total, fetched prometheus.Counter }
+
+// of returns the counters of an index.
+func (c *ListCounters) of(index string) indexCounters {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counters, ok := c.indexed[index]
+	if !ok {
+		counters = indexCounters{
+			total:   c.metrics.total.WithLabelValues(c.group, c.resource, c.storage, index),
+			fetched: c.metrics.fetched.WithLabelValues(c.group, c.resource, c.storage, index),
+		}
+		if c.indexed == nil {
+			c.indexed = map[string]indexCounters{}
+		}
+		c.indexed[index] = counters
+	}
+	return counters
 }
 
 // Observe counts one list: how many objects were read by the index ("" for none), tested by a selector, and returned.
@@ -90,8 +114,8 @@ func (c *ListCounters) Observe(index string, fetched, evaluated, returned int) {
 	})
 	total, read := c.total, c.fetched
 	if index != "" {
-		total = m.total.WithLabelValues(c.group, c.resource, c.storage, index)
-		read = m.fetched.WithLabelValues(c.group, c.resource, c.storage, index)
+		by := c.of(index)
+		total, read = by.total, by.fetched
 	}
 	total.Inc()
 	read.Add(float64(fetched))

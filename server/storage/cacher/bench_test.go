@@ -238,3 +238,56 @@ func BenchmarkFanOut(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkIndexBuild is the cost of an index, and what it takes on the heap.
+func BenchmarkIndexBuild(b *testing.B) {
+	onSizes(b, func(b *testing.B, c *Cacher, n int) {
+		for _, key := range []indexKey{nodeIndex, appIndex} {
+			b.Run(key.name, func(b *testing.B) {
+				v := c.snapshot()
+				var held float64
+				for b.Loop() {
+					b.StopTimer()
+					before := heapAlloc()
+					b.StartTimer()
+					x := newIndex(key, v.rows)
+					b.StopTimer()
+					held = float64(heapAlloc()-before) / float64(n)
+					runtime.KeepAlive(x)
+					b.StartTimer()
+				}
+				b.ReportMetric(held, "B/object")
+			})
+		}
+	})
+}
+
+// BenchmarkApply is the cost of an event to a cache, with and without indexes, and where each state is frozen by a list.
+func BenchmarkApply(b *testing.B) {
+	onSizes(b, func(b *testing.B, c *Cacher, n int) {
+		rv := c.rv.Load()
+		for _, indexes := range [][]indexKey{nil, {nodeIndex}, {nodeIndex, appIndex}} {
+			for _, lists := range []bool{false, true} {
+				b.Run(fmt.Sprintf("indexes=%d/lists=%v", len(indexes), lists), func(b *testing.B) {
+					for _, key := range indexes {
+						c.addIndex(key)
+					}
+					f := newFilter("", false, selecting(b, "", "app=app7", "spec.nodeName=n7").Predicate)
+					events := make([]*event, 256)
+					for i := range events {
+						key, value := benchPod(i * n / len(events))
+						events[i] = &event{kind: put, cur: c.element(storage.Row{Key: key, Value: value})}
+					}
+					b.ReportAllocs()
+					for i := 0; b.Loop(); i++ {
+						rv++
+						c.commit([]*event{{kind: put, rv: rv, cur: events[i%len(events)].cur}}, rv)
+						if lists {
+							c.snapshotFor(&f)
+						}
+					}
+				})
+			}
+		}
+	})
+}

@@ -29,6 +29,8 @@ type Cacher struct {
 	usage   usage
 	pasts   pasts
 	kept    snapshots
+	// indexing says which indexes rows has.
+	indexing indexing
 
 	// mu orders the tree, the ring's writer and rv: under it they are of one state.
 	mu   sync.RWMutex

@@ -75,6 +75,7 @@ func (c *Cacher) check(ctx context.Context) error {
 		opts.Predicate.Continue = page.Continue
 		opts.ResourceVersion, opts.ResourceVersionMatch = "", ""
 	}
+	differences = append(differences, c.compareIndexes()...)
 	if len(differences) == 0 {
 		return nil
 	}
@@ -129,6 +130,35 @@ func (c *Cacher) distrust(why error) {
 	if c.config.OnInconsistent != nil {
 		c.config.OnInconsistent(why)
 	}
+}
+
+// compareIndexes returns how the indexes differ from the rows.
+func (c *Cacher) compareIndexes() (differences []error) {
+	c.mu.Lock()
+	if len(c.rows.indexes) == 0 {
+		c.mu.Unlock()
+		return nil
+	}
+	rows := c.rows.copyIndexed()
+	c.mu.Unlock()
+	for _, x := range rows.indexes {
+		indexed := 0
+		rows.Scan(func(at item) bool {
+			value, ok := x.valueOf(at.el)
+			if !ok {
+				return true
+			}
+			indexed++
+			if found, _ := x.rows.Get(entry{value, at.el}); found.el != at.el {
+				differences = append(differences, fmt.Errorf("key %q is not in the index of %s as it is cached", at.el.row.Key, x.key.name))
+			}
+			return len(differences) < maxDifferences
+		})
+		if n := x.rows.Len(); len(differences) == 0 && n != indexed {
+			differences = append(differences, fmt.Errorf("the index of %s has %d rows of %d", x.key.name, n, indexed))
+		}
+	}
+	return differences
 }
 
 // compare returns how the cached rows from from up to end, or with "" all, differ from rows.

@@ -162,6 +162,9 @@ func (f *fake) GetList(ctx context.Context, key string, opts storage.ListOptions
 	rows := f.rows
 	list := storage.List{ResourceVersion: f.rv}
 	if at := revision.Exact; at > 0 {
+		if at > f.rv {
+			return storage.List{}, &storage.Error{Code: storage.ErrCodeResourceVersionTooLarge, Key: key, ResourceVersion: f.rv}
+		}
 		if at < f.compacted {
 			return storage.List{}, &storage.Error{Code: storage.ErrCodeExpired, Key: key}
 		}

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -70,6 +71,16 @@ func TestHammerMortalEtcd(t *testing.T) {
 	hammer(t, store, true)
 }
 
+// stalling returns a context that ends when there is no progress for a while: a machine that is busy otherwise makes tests
+// slow, an event that is lost makes them wait for ever.
+func stalling(t *testing.T) (ctx context.Context, progress func()) {
+	const stall = time.Minute
+	ctx, cancel := context.WithCancelCause(t.Context())
+	timer := time.AfterFunc(stall, func() { cancel(errors.New("no progress")) })
+	t.Cleanup(func() { timer.Stop(); cancel(nil) })
+	return ctx, func() { timer.Reset(stall) }
+}
+
 // hammer has writers write and readers read while watchers of all kinds, slow ones
 // among them, watch, and then compares what each got with the storage's own history.
 func hammer(t *testing.T, raw storage.Interface, dying bool) {
@@ -93,8 +104,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 		{key: testPrefix + "b/", field: "spec.nodeName!=n2", label: "app in (one,three)"},
 		{key: testPrefix, field: "metadata.namespace=b"},
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx, progress := stalling(t)
 	var watching, writing sync.WaitGroup
 	got := make([][]string, watchers)
 	for i := range watchers {
@@ -108,6 +118,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 					t.Errorf("watcher %d after %d events: %v", i, len(got[i]), err)
 					return
 				}
+				progress()
 				for _, e := range events {
 					got[i] = append(got[i], describe(e))
 					if e.Row.Key == podKey("b", "end") || e.Row.Key == podKey("a", "end") && v.key == testPrefix+"a/" {
@@ -143,6 +154,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 					t.Errorf("writer: %v", err)
 					return
 				}
+				progress()
 				if random.IntN(10) == 0 {
 					opts := selecting(t, "", "", "")
 					opts.Predicate.Limit = random.Int64N(4)
@@ -165,6 +177,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 			t.Fatal(err)
 		}
 		history = append(history, slices.Clone(events)...)
+		progress()
 	}
 	for i := range got {
 		v := views[i%len(views)]

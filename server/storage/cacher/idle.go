@@ -122,9 +122,11 @@ func (c *Cacher) sleep() {
 	c.mu.Unlock()
 	c.kept.clear()
 	c.pending.clear()
+	c.indexing.clear()
 	c.metrics.idleStops.Inc()
 	c.metrics.running.Add(-1)
 	c.metrics.capacity.Set(float64(c.ring.min))
+	c.metrics.indexes.Set(0)
 	c.config.Logger.Info("watch cache stopped as nobody uses it", "resource", c.config.Resource.String(), "objects", rows)
 }
 

@@ -30,6 +30,7 @@ type Metrics struct {
 	listFetched      *prometheus.CounterVec
 	listReturned     *prometheus.CounterVec
 	idleStops        *prometheus.CounterVec
+	indexes          *prometheus.GaugeVec
 	running          prometheus.Gauge
 	storageLists     *storage.ListMetrics
 }
@@ -68,13 +69,14 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		listFetched:     counter("apiserver_cache_list_fetched_objects_total", "Objects looked at to serve lists.", "index"),
 		listReturned:    counter("apiserver_cache_list_returned_objects_total", "Objects in lists served by a watch cache."),
 		idleStops:       counter("weir_watch_cache_idle_stops_total", "How often a watch cache was stopped because nobody used it."),
+		indexes:         gauge("weir_watch_cache_indexes", "How many indexes of fields and labels a watch cache has."),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_watch_caches_running", Help: "Watch caches that hold their resource's objects."}),
 	}
 	if reg != nil {
 		reg.MustRegister(m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration,
 			m.terminated, m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait,
-			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.running)
+			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes, m.running)
 	}
 	lists, err := storage.NewListMetrics(reg)
 	if err != nil {
@@ -92,7 +94,7 @@ func (m *Metrics) Forget(gr schema.GroupResource) {
 	}{
 		m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration, m.terminated,
 		m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait, m.consistentReads, m.checks,
-		m.lists, m.listFetched, m.listReturned, m.idleStops,
+		m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes,
 	} {
 		vec.DeletePartialMatch(labels)
 	}
@@ -105,7 +107,7 @@ type instruments struct {
 	capacityIncrease, capacityDecrease, idleStops                                         counter
 	readFresh, readFellBack                                                               counter
 	checkSuccess, checkFailure, checkError                                                counter
-	resourceVersion, capacity                                                             gauge
+	resourceVersion, capacity, indexes                                                    gauge
 	initDuration, readWait                                                                observer
 	running                                                                               prometheus.Gauge
 	list                                                                                  listing
@@ -140,12 +142,14 @@ func (m *Metrics) of(gr schema.GroupResource) *instruments {
 		checkError:       count(m.checks, "error"),
 		resourceVersion:  set(m.resourceVersion),
 		capacity:         set(m.capacity),
+		indexes:          set(m.indexes),
 		initDuration:     observe(m.initDuration),
 		readWait:         observe(m.readWait),
 		running:          m.running,
 		list: listing{
 			cached: m.storageLists.Of(gr.Group, gr.Resource, storage.ListFromCache),
 			total:  count(m.lists, ""), fetched: count(m.listFetched, ""), returned: count(m.listReturned),
+			indexed: func(index string) (total, fetched counter) { return count(m.lists, index), count(m.listFetched, index) },
 		},
 	}
 }
@@ -167,13 +171,19 @@ func (o observer) Observe(v float64) { o.find().Observe(v) }
 // listing counts lists.
 type listing struct {
 	cached                   *storage.ListCounters
-	total, fetched, returned counter
+	total, fetched, returned counter // of no index
+	// indexed finds the counters of an index, which the index keeps.
+	indexed func(index string) (total, fetched counter)
 }
 
-// observe counts one list: the objects looked at, those a selector was asked about, and those returned.
-func (l *listing) observe(fetched, evaluated, returned int) {
-	l.total.Inc()
-	l.fetched.Add(float64(fetched))
+// observe counts one list: the objects looked at by an index, or nil, those a selector was asked about, and those returned.
+func (l *listing) observe(by *index, fetched, evaluated, returned int) {
+	total, read, label := l.total, l.fetched, ""
+	if by != nil {
+		total, read, label = by.lists, by.read, by.label
+	}
+	total.Inc()
+	read.Add(float64(fetched))
 	l.returned.Add(float64(returned))
-	l.cached.Observe("", fetched, evaluated, returned)
+	l.cached.Observe(label, fetched, evaluated, returned)
 }

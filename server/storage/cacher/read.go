@@ -129,7 +129,8 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 			return storage.List{}, err
 		}
 	}
-	v, err := c.viewFor(ctx, revision, opts)
+	f := newFilter(start, !opts.Recursive, opts.Predicate)
+	v, err := c.viewFor(ctx, revision, opts, &f)
 	switch {
 	case ctx.Err() != nil:
 		return storage.List{}, ctx.Err()
@@ -143,7 +144,7 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 		limit = 0
 	}
 	from := strings.TrimPrefix(revision.StartKey, c.config.Prefix)
-	return c.page(v, newFilter(start, !opts.Recursive, opts.Predicate), from, limit)
+	return c.page(v, &f, from, limit)
 }
 
 // anyAge reports whether a list takes any state, for which its limit is ignored.
@@ -152,25 +153,26 @@ func anyAge(opts storage.ListOptions) bool {
 }
 
 // viewFor returns the state that a list asks for: errStale when the storage has to answer.
-func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opts storage.ListOptions) (view, error) {
+func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opts storage.ListOptions, f *filter) (view, error) {
 	if rv := max(revision.Exact, revision.AtLeast); rv > 0 {
 		if err := c.waitFor(ctx, rv, c.config.FreshTimeout, true); err != nil {
-			if errors.Is(err, errStale) && c.fresh() {
+			// The storage knows exact states that the cache has not come to, as one that a page from the storage goes on at.
+			if errors.Is(err, errStale) && revision.Exact == 0 && c.fresh() {
 				return view{}, c.tooLarge(rv)
 			}
 			return view{}, err
 		}
 		if revision.Exact == 0 {
-			return c.snapshot(), nil
+			return c.snapshotFor(f), nil
 		}
-		v, ok := c.snapshotAt(rv)
+		v, ok := c.snapshotAt(rv, f)
 		if !ok {
 			return view{}, errStale
 		}
 		return v, nil
 	}
 	if anyAge(opts) {
-		return c.snapshot(), nil
+		return c.snapshotFor(f), nil
 	}
 	if !c.fresh() {
 		c.metrics.readFellBack.Inc()
@@ -181,17 +183,29 @@ func (c *Cacher) viewFor(ctx context.Context, revision storage.ListRevision, opt
 		return view{}, errStale
 	}
 	c.metrics.readFresh.Inc()
-	return c.snapshot(), nil
+	return c.snapshotFor(f), nil
+}
+
+// ascend calls visit with the rows of a state that f may want, those not less than from, in the order of keys. It returns the
+// index that has found them, nil where there was none.
+func (c *Cacher) ascend(v view, f *filter, from string, visit func(*element) bool) *index {
+	if x, value := v.rows.index(f); x != nil {
+		x.touch(c.config.Clock.Now())
+		x.ascend(value, f.start, from, visit)
+		return x
+	}
+	v.rows.ascend(f.start, from, visit)
+	return nil
 }
 
 // page returns a page, or with limit 0 all, of the rows of a state that f wants.
-func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List, error) {
+func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List, error) {
 	list := storage.List{ResourceVersion: v.rv, Rows: []storage.Row{}}
 	if f.exact {
 		if el := v.rows.get(f.start); el != nil && f.selected(el) {
 			list.Rows = append(list.Rows, el.row)
 		}
-		c.metrics.list.observe(1, 0, len(list.Rows))
+		c.metrics.list.observe(nil, 1, 0, len(list.Rows))
 		return list, nil
 	}
 	selects := f.selects()
@@ -206,7 +220,7 @@ func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List,
 	}
 	fetched, more := 0, false
 	var last string
-	v.rows.ascend(f.start, from, func(el *element) bool {
+	by := c.ascend(v, f, from, func(el *element) bool {
 		if limit > 0 && int64(len(list.Rows)) == limit {
 			more = true
 			return false
@@ -214,7 +228,7 @@ func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List,
 		fetched++
 		if !selects || f.selected(el) {
 			list.Rows = append(list.Rows, el.row)
-			last = el.row.Key
+			last = el.suffix()
 		}
 		return true
 	})
@@ -222,11 +236,21 @@ func (c *Cacher) page(v view, f filter, from string, limit int64) (storage.List,
 	if selects {
 		evaluated = fetched
 	}
-	c.metrics.list.observe(fetched, evaluated, len(list.Rows))
+	c.metrics.list.observe(by, fetched, evaluated, len(list.Rows))
+	if selects {
+		c.wasted(f, v.rows, fetched-len(list.Rows))
+	}
+	if by != nil && limit > 0 && int64(len(list.Rows)) == limit {
+		// Whether there is an index must not show: there is another page where there are rows, selected or not.
+		v.rows.ascend(f.start, last+"\x00", func(*element) bool {
+			more = true
+			return false
+		})
+	}
 	if !more {
 		return list, nil
 	}
-	token, err := storage.NextPage(last, c.config.Prefix+f.start, v.rv)
+	token, err := storage.NextPage(c.config.Prefix+last, c.config.Prefix+f.start, v.rv)
 	if err != nil {
 		return storage.List{}, &storage.Error{Code: storage.ErrCodeBadContinue, Message: err.Error(), Err: err}
 	}

@@ -71,10 +71,11 @@ func (c *Cacher) fill(ctx context.Context) error {
 	if known {
 		c.commit(events, rv)
 	} else {
-		if rv < c.rv.Load() {
+		if suspect || rv < c.rv.Load() {
 			c.kept.clear() // they are of a history that did not happen
 			c.pending.clear()
 		}
+		fresh = c.reindexed(fresh)
 		c.commitCut(errGap, rv, &fresh)
 	}
 	c.setReady(true)
@@ -133,15 +134,18 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 	if to < from {
 		return nil, false
 	}
+	c.mu.RLock()
+	rows := c.rows // whose indexes others may replace
+	c.mu.RUnlock()
 	var puts []*event
 	var removed []*element
 	fresh.Scan(func(at item) bool {
-		if old := c.rows.get(at.key); old != at.el {
+		if old := rows.get(at.key); old != at.el {
 			puts = append(puts, &event{kind: put, rv: at.el.row.ResourceVersion, cur: at.el})
 		}
 		return uint64(len(puts)) <= to-from
 	})
-	c.rows.Scan(func(at item) bool {
+	rows.Scan(func(at item) bool {
 		if fresh.get(at.key) == nil {
 			removed = append(removed, at.el)
 		}

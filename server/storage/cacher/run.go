@@ -239,6 +239,7 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 	}
 	if len(kept) > 0 {
 		c.frozen = nil
+		c.dropIndexesLocked(now)
 	}
 	c.ring.publish()
 	moved := rv != c.rv.Load()

@@ -114,9 +114,12 @@ func (s *snapshots) clear() {
 }
 
 // snapshot returns the state of now.
-func (c *Cacher) snapshot() view {
+func (c *Cacher) snapshot() view { return c.snapshotFor(nil) }
+
+// snapshotFor returns the state of now, with the indexes that are of use to f.
+func (c *Cacher) snapshotFor(f *filter) view {
 	c.mu.RLock()
-	if c.frozen != nil {
+	if c.frozen != nil && c.frozenForLocked(f) {
 		v := view{rows: *c.frozen, rv: c.rv.Load(), next: c.ring.next}
 		c.mu.RUnlock()
 		return v
@@ -124,12 +127,37 @@ func (c *Cacher) snapshot() view {
 	c.mu.RUnlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.snapshotLocked()
+	return c.snapshotLocked(f)
 }
 
-func (c *Cacher) snapshotLocked() view {
+// frozenForLocked reports whether the frozen rows have the indexes that are of use to f.
+func (c *Cacher) frozenForLocked(f *filter) bool {
+	if f == nil {
+		return true
+	}
+	for _, x := range c.rows.indexes {
+		if _, ok := x.demanded(f); ok && c.frozen.find(x.key) == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// snapshotLocked freezes the rows, and those indexes only that somebody asks for: a frozen one costs the next write a copy
+// of its path.
+func (c *Cacher) snapshotLocked(f *filter) view {
 	if c.frozen == nil {
 		frozen := c.rows.copy()
+		c.frozen = &frozen
+	}
+	if !c.frozenForLocked(f) {
+		frozen := *c.frozen
+		frozen.indexes = slices.Clone(frozen.indexes)
+		for _, x := range c.rows.indexes {
+			if _, ok := x.demanded(f); ok && frozen.find(x.key) == nil {
+				frozen.indexes = append(frozen.indexes, x.copy())
+			}
+		}
 		c.frozen = &frozen
 	}
 	return view{rows: *c.frozen, rv: c.rv.Load(), next: c.ring.next}
@@ -137,14 +165,14 @@ func (c *Cacher) snapshotLocked() view {
 
 // snapshotAt returns the state of exactly rv, which must not be in the future; false
 // when it can be told no more. The state is kept for the pages to come.
-func (c *Cacher) snapshotAt(rv uint64) (view, bool) {
+func (c *Cacher) snapshotAt(rv uint64, f *filter) (view, bool) {
 	now := c.config.Clock.Now()
 	if v, ok := c.kept.get(rv, now); ok {
 		return v, true
 	}
 	c.mu.Lock()
 	if rv == c.rv.Load() {
-		v := c.snapshotLocked()
+		v := c.snapshotLocked(f)
 		c.mu.Unlock()
 		return v, true
 	}
@@ -161,7 +189,7 @@ func (c *Cacher) snapshotAt(rv uint64) (view, bool) {
 	for seq := c.ring.next; seq > first; seq-- {
 		undo = append(undo, c.ring.get(seq-1))
 	}
-	rows := c.rows.copy()
+	rows := c.rows.copyIndexed()
 	c.mu.Unlock()
 
 	for _, e := range undo {

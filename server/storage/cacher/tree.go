@@ -17,16 +17,38 @@ type item struct {
 // a tree that nobody changes need no lock.
 type tree struct {
 	*btree.BTreeG[item]
+	// indexes are of the same rows: set keeps them so. The slice is replaced, not changed.
+	indexes []*index
 }
 
 func newTree() tree {
-	return tree{btree.NewBTreeGOptions(
+	return tree{BTreeG: btree.NewBTreeGOptions(
 		func(a, b item) bool { return a.key < b.key },
 		btree.Options{NoLocks: true, Degree: 32},
 	)}
 }
 
-func (t tree) copy() tree { return tree{t.Copy()} }
+// copy returns the rows without their indexes.
+func (t tree) copy() tree { return tree{BTreeG: t.Copy()} }
+
+// copyIndexed returns the rows with their indexes.
+func (t tree) copyIndexed() tree {
+	c := t.copy()
+	for _, x := range t.indexes {
+		c.indexes = append(c.indexes, x.copy())
+	}
+	return c
+}
+
+// find returns the index for a key, nil when there is none.
+func (t tree) find(key indexKey) *index {
+	for _, x := range t.indexes {
+		if x.key == key {
+			return x
+		}
+	}
+	return nil
+}
 
 func (t tree) get(key string) *element {
 	found, _ := t.Get(item{key: key})
@@ -40,6 +62,9 @@ func (t tree) set(key string, el *element) (previous *element) {
 		old, _ = t.Delete(item{key: key})
 	} else {
 		old, _ = t.Set(item{key: key, el: el})
+	}
+	for _, x := range t.indexes {
+		x.replace(old.el, el)
 	}
 	return old.el
 }

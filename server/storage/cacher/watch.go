@@ -50,6 +50,10 @@ func (c *Cacher) watch(ctx context.Context, key, start string, rv uint64, opts s
 	switch {
 	case opts.ResourceVersion == "":
 		err = c.waitCurrent(ctx, c.config.FreshTimeout, false)
+		if timedOut(err) && ctx.Err() == nil {
+			// Many share one question; a watch has nowhere else to go, and time.
+			err = c.waitCurrent(ctx, c.config.FreshTimeout, false)
+		}
 		if errors.Is(err, errStale) {
 			err = c.notReady()
 		}
@@ -85,6 +89,11 @@ func (c *Cacher) watch(ctx context.Context, key, start string, rv uint64, opts s
 	return w, nil
 }
 
+// timedOut reports whether a question to the storage took longer than it might.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || storage.CodeOf(err) == storage.ErrCodeTimeout
+}
+
 // ended is a watcher that ends with an error before its first event.
 type ended struct{ err error }
 
@@ -98,7 +107,7 @@ func (w *ended) Stop() {}
 func (w *watcher) begin(rv uint64, sendInitial bool) bool {
 	c := w.cacher
 	if sendInitial {
-		v := c.snapshot()
+		v := c.snapshotFor(&w.filter)
 		w.initial = &v
 		w.next = v.next
 		w.last = v.rv
@@ -298,7 +307,7 @@ func (w *watcher) release() {
 func (w *watcher) sendInitial() {
 	sent, looked := 0, 0
 	more := false
-	w.initial.rows.ascend(w.filter.start, w.from, func(el *element) bool {
+	w.cacher.ascend(*w.initial, &w.filter, w.from, func(el *element) bool {
 		if w.filter.exact && el.suffix() != w.filter.start {
 			return false
 		}
@@ -316,6 +325,7 @@ func (w *watcher) sendInitial() {
 		return true
 	})
 	w.cacher.metrics.initEvents.Add(float64(sent))
+	w.cacher.wasted(&w.filter, w.initial.rows, looked-sent)
 	if more {
 		return
 	}
