@@ -81,7 +81,7 @@ func (s *Store) remove(ctx context.Context, key string, rev int64) (*clientv3.Tx
 	if s.health.Down() != nil {
 		return nil, errDown
 	}
-	ctx, cancel := s.boundOne(ctx)
+	ctx, cancel := s.boundWrite(ctx)
 	defer cancel()
 	started := time.Now()
 	resp, err := s.client.KV.Txn(ctx).

@@ -20,7 +20,8 @@ import (
 // Defaults of HealthConfig.
 const (
 	DefaultHealthInterval = 500 * time.Millisecond
-	DefaultHealthTimeout  = 1500 * time.Millisecond
+	// DefaultHealthTimeout is, with the interval, longer than an election takes.
+	DefaultHealthTimeout = 3500 * time.Millisecond
 )
 
 const (
@@ -61,8 +62,9 @@ func (c HealthConfig) Validate() error {
 // alike, instead of each waiting for its own deadline.
 //
 // When requests wait and none was answered since the last look, a linearizable read is tried. If it
-// fails and no other request was answered meanwhile either, the etcd is down: those that wait end, and new ones are
-// not sent, until a read succeeds. An etcd that is merely slow still answers something, so it is never
+// fails and no other request was answered meanwhile either, the etcd is down: reads that wait end, and new requests are
+// not sent, until a read succeeds. Writes that wait go on to their own deadlines: whether they happened can only be learned
+// from the answer, which may still come. An etcd that is merely slow still answers something, so it is never
 // down. One that nobody asks is asked now and then. It is safe for concurrent use; a nil Health always is well.
 type Health struct {
 	client   *clientv3.Client
@@ -154,6 +156,19 @@ func (h *Health) during(ctx context.Context, cancel context.CancelFunc) (context
 	detach := context.AfterFunc(p.over, cancel)
 	return ctx, func() {
 		detach()
+		cancel()
+		h.waiting.Add(-1)
+	}
+}
+
+// wait counts a request that goes on when the etcd goes down, of which cancel is the end. The function that it returns
+// takes the place of cancel.
+func (h *Health) wait(ctx context.Context, cancel context.CancelFunc) (context.Context, context.CancelFunc) {
+	if h == nil {
+		return ctx, cancel
+	}
+	h.waiting.Add(1)
+	return ctx, func() {
 		cancel()
 		h.waiting.Add(-1)
 	}

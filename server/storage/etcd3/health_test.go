@@ -65,8 +65,8 @@ func (t *pausedTxn) Commit() (*clientv3.TxnResponse, error) {
 	return t.Txn.Commit()
 }
 
-// newWatched returns a store whose etcd can be paused, and its Health.
-func newWatched(t *testing.T) (*etcd3.Store, *etcd3.Health, *pausedKV) {
+// newWatched returns a store whose etcd can be paused, with its client and its Health.
+func newWatched(t *testing.T) (*etcd3.Store, *clientv3.Client, *etcd3.Health, *pausedKV) {
 	t.Helper()
 	e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
 	if err != nil {
@@ -81,18 +81,19 @@ func newWatched(t *testing.T) (*etcd3.Store, *etcd3.Health, *pausedKV) {
 		t.Fatal(err)
 	}
 	t.Cleanup(health.Close)
-	return newStore(t, etcd3.Config{Client: client, Health: health, Resource: "configmaps"}), health, kv
+	return newStore(t, etcd3.Config{Client: client, Health: health, Resource: "configmaps"}), client, health, kv
 }
 
 // When etcd answers nothing, what waits ends and what comes fails at once; when it answers again, all is well.
 func TestHealthDown(t *testing.T) {
-	store, health, kv := newWatched(t)
+	store, client, health, kv := newWatched(t)
 	ctx := t.Context()
 	o := storagetest.NewObject("a")
 	storagetest.Create(ctx, t, store, o)
 	resume := kv.pause()
 	defer resume()
 
+	given := make(chan struct{})
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
@@ -104,11 +105,21 @@ func TestHealthDown(t *testing.T) {
 			t.Errorf("a list that waits: got %v, want unreachable", err)
 		}
 	})
-	waiting.Go(func() {
-		b := storagetest.NewObject("b")
-		if _, err := store.Create(ctx, b.Key(), b.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeTimeout {
+	// Whether a write that waits happens is not known before its deadline.
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		c := storagetest.NewObject("c")
+		if _, err := store.Create(ctx, c.Key(), c.JSON(), 0); err != nil {
+			t.Errorf("a write that waits until etcd is back: got %v", err)
+		}
+	})
+	writing.Go(func() {
+		impatient := newStore(t, etcd3.Config{Client: client, Health: health, Resource: "configmaps", RequestTimeout: 500 * time.Millisecond})
+		d := storagetest.NewObject("d")
+		if _, err := impatient.Create(ctx, d.Key(), d.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeTimeout {
 			t.Errorf("a write that waits: got %v, want timeout: it may have happened", err)
 		}
+		close(given)
 	})
 	waiting.Wait()
 	if health.Down() == nil {
@@ -132,7 +143,9 @@ func TestHealthDown(t *testing.T) {
 		t.Errorf("requests to an etcd that is known to be down took %s", waited)
 	}
 
+	<-given
 	resume()
+	writing.Wait()
 	eventually(t, func() bool { return health.Down() == nil })
 	if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
 		t.Errorf("after it came back: %v", err)
@@ -141,7 +154,7 @@ func TestHealthDown(t *testing.T) {
 
 // An etcd that answers something is not down, however long the others wait.
 func TestHealthSlow(t *testing.T) {
-	store, health, kv := newWatched(t)
+	store, _, health, kv := newWatched(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	resume := kv.pause()
 	defer resume()
@@ -201,7 +214,7 @@ func TestDialRefusedThenBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer health.Close()
-	store := newStore(t, etcd3.Config{Client: client, Health: health})
+	store := newStore(t, etcd3.Config{Client: client, Health: health, RequestTimeout: time.Second})
 	o := storagetest.NewObject("a")
 	if _, err := store.Create(t.Context(), o.Key(), o.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeUnreachable && storage.CodeOf(err) != storage.ErrCodeTimeout {
 		t.Errorf("nobody listens: got %v, want unreachable or timeout", err)

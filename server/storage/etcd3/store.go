@@ -263,6 +263,11 @@ func (s *Store) boundOne(ctx context.Context) (context.Context, context.CancelFu
 	return s.health.during(context.WithTimeout(ctx, min(s.timeout, oneTimeout)))
 }
 
+// boundWrite is boundOne for a write: one that has been sent is not given up before its deadline.
+func (s *Store) boundWrite(ctx context.Context) (context.Context, context.CancelFunc) {
+	return s.health.wait(context.WithTimeout(ctx, min(s.timeout, oneTimeout)))
+}
+
 // encode returns a served object as the codec stores it, and as it goes into etcd.
 func (s *Store) encode(ctx context.Context, key string, served []byte) (data, stored []byte, err error) {
 	if data, err = s.codec.Encode(served); err != nil {

@@ -120,7 +120,7 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 	if s.health.Down() != nil {
 		return nil, s.failWrite(key, errDown)
 	}
-	ctx, cancel := s.boundOne(ctx)
+	ctx, cancel := s.boundWrite(ctx)
 	defer cancel()
 	for retried := false; ; retried = true {
 		lease, err := s.leases.Get(ctx, ttl)
