@@ -144,22 +144,32 @@ func (w *watcher) awaitTurn(ctx context.Context) error {
 	defer timer.Stop()
 	select {
 	case <-w.turn:
-		err := w.open()
-		if err == nil {
-			return nil
-		}
-		if over := w.over(ctx); over != nil {
-			return over
-		}
-		return w.fail(err)
+		return w.takeTurn(ctx)
 	case <-timer.C():
-		return w.fail(w.tooOld())
+		select {
+		case <-w.turn: // both have come
+			return w.takeTurn(ctx)
+		default:
+			return w.fail(w.tooOld())
+		}
 	case <-w.stop:
 	case <-c.stopped:
 	case <-w.ended:
 	case <-ctx.Done():
 	}
 	return w.over(ctx)
+}
+
+// takeTurn opens the storage's watch.
+func (w *watcher) takeTurn(ctx context.Context) error {
+	err := w.open()
+	if err == nil {
+		return nil
+	}
+	if over := w.over(ctx); over != nil {
+		return over
+	}
+	return w.fail(err)
 }
 
 // tooOld is the error of a watch whose next events are gone.

@@ -38,8 +38,8 @@ var errGap = &storage.Error{
 // last write, in (A, B]; these are distinct. If they are all revisions of (A, B], then
 // every transaction of that time is accounted for, each by the one object that it wrote:
 // there is no room for a hidden change. If all but one are, and exactly one object has
-// disappeared, then the one left is that of its deletion, since a deletion needs a
-// transaction of its own. In this case the differences in the order of their
+// disappeared, then the one left is that of its deletion. A lease that expires deletes several
+// objects in one transaction: if one of these is there again, it has another uid, and the case is not this one. In this case the differences in the order of their
 // revisions are the events, exactly, and they are committed as if the watch had sent
 // them. An empty gap (A = B, no difference) is the smallest instance.
 //
@@ -139,8 +139,10 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 	c.mu.RUnlock()
 	var puts []*event
 	var removed []*element
+	reborn := false
 	fresh.Scan(func(at item) bool {
 		if old := rows.get(at.key); old != at.el {
+			reborn = reborn || old != nil && uidOf(old) != uidOf(at.el)
 			puts = append(puts, &event{kind: put, rv: at.el.row.ResourceVersion, cur: at.el})
 		}
 		return uint64(len(puts)) <= to-from
@@ -151,7 +153,7 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 		}
 		return len(removed) <= 1
 	})
-	if len(removed) > 1 || uint64(len(puts)+len(removed)) != to-from {
+	if len(removed) > 1 || len(removed) == 1 && reborn || uint64(len(puts)+len(removed)) != to-from {
 		return nil, false
 	}
 	slices.SortFunc(puts, func(a, b *event) int {
@@ -185,3 +187,5 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 	}
 	return events, true
 }
+
+func uidOf(el *element) string { return storage.MetadataString(el.row.Value, "uid") }

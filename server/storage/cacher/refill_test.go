@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"bytes"
 	"io"
 	"reflect"
 	"runtime"
@@ -46,6 +47,15 @@ func TestGap(t *testing.T) {
 		{name: "deleted and made again", missed: func(t *testing.T, store *fake) {
 			removePod(t, store, "a", "x")
 			putPod(t, store, "a", "x", "n", "")
+		}},
+		{name: "expired together and one made again", missed: func(t *testing.T, store *fake) {
+			removePod(t, store, "a", "x")
+			store.do(func() { store.rv-- }) // one lease, one revision
+			removePod(t, store, "a", "y")
+			again := bytes.Replace(pod("a", "x", "", ""), []byte(`"namespace":"a"}`), []byte(`"namespace":"a","uid":"2"}`), 1)
+			if _, err := store.Create(t.Context(), podKey("a", "x"), again, 0); err != nil {
+				t.Fatal(err)
+			}
 		}},
 		{name: "made and deleted", missed: func(t *testing.T, store *fake) {
 			putPod(t, store, "a", "new", "n", "")
