@@ -49,6 +49,11 @@ func (c *Cacher) fill(ctx context.Context) error {
 	started := c.config.Clock.Now()
 	suspect := c.suspect.Swap(false)
 	fresh, rv, err := c.list(ctx, suspect)
+	if err == nil && !suspect && rv < c.rv.Load() {
+		// The storage was restored: a revision that is known may have another value in its new history.
+		suspect = true
+		fresh, rv, err = c.list(ctx, suspect)
+	}
 	if err != nil {
 		if suspect {
 			c.suspect.Store(true)
