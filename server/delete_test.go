@@ -86,7 +86,7 @@ func TestDelete(t *testing.T) {
 		{name: "dry-run", query: "?dryRun=All", code: 200, after: there},
 		{name: "dry-run-finalizer", meta: `"finalizers":["example.com/f"]`, query: "?dryRun=All", code: 200, after: there},
 		{name: "dry-run-other", query: "?dryRun=Some", code: 422, after: there, want: map[string]string{"reason": "Invalid"}},
-		{name: "other-uid", body: `{"preconditions":{"uid":"other"}}`, code: 409, after: there, want: map[string]string{"reason": "Conflict", "message": "…UID in precondition: other"}},
+		{name: "other-uid", body: `{"preconditions":{"uid":"other"}}`, code: 409, after: there, want: map[string]string{"reason": "Conflict", "message": "…The object might have been deleted and then recreated"}},
 		{name: "other-revision", body: `{"preconditions":{"resourceVersion":"1"}}`, code: 409, after: there, want: map[string]string{"reason": "Conflict"}},
 		{name: "other-uid-finalizer", meta: `"finalizers":["example.com/f"]`, body: `{"preconditions":{"uid":"other"}}`, code: 409, after: there},
 		{name: "other-kind-of-options", body: `{"kind":"ConfigMap","apiVersion":"v1"}`, code: 400, after: there, want: map[string]string{"reason": "BadRequest"}},
