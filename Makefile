@@ -27,13 +27,13 @@ build: ## build bin/weir
 	$(GO) build -o bin/weir ./server/cmd/weir
 
 test: toolchains ## test everything
-	$(GO) test ./...
+	$(GO) test -timeout 20m ./...
 
 toolchains: ## install what guests in C, Rust and AssemblyScript are built with, if it is missing and apt-get is there
 	./sdk/toolchains.sh
 
 race: ## test what is concurrent with the race detector
-	$(GO) test -race $(RACE)
+	$(GO) test -race -timeout 20m $(RACE)
 
 matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file), _TOKEN, _ETCD (its endpoint)
 	@test -n "$(WEIR_MATRIX_URL)" || { echo "matrix-golden: set WEIR_MATRIX_URL, WEIR_MATRIX_CA, WEIR_MATRIX_TOKEN and WEIR_MATRIX_ETCD" >&2; exit 1; }
