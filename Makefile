@@ -9,7 +9,7 @@ TORTURE  ?= 60s
 SEED     ?= 0
 # Packages that share memory between goroutines: they are tested with the race detector too.
 RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
-            ./server/endpoints ./server/extension ./server/filters ./server/loader ./server/registry ./server/storage/...
+            ./server/endpoints ./server/extension/... ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test toolchains race matrix-golden bench bench-peer torture check generate tidy format lint vet clean-status

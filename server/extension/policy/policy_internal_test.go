@@ -1,0 +1,162 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+)
+
+func rules(group, resource string, operations ...admissionregistrationv1.OperationType) *admissionregistrationv1.MatchResources {
+	return &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
+		RuleWithOperations: admissionregistrationv1.RuleWithOperations{Operations: operations,
+			Rule: admissionregistrationv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{resource}}}}}}
+}
+
+func TestIndex(t *testing.T) {
+	policyOn := func(name, group, resource string, operations ...admissionregistrationv1.OperationType) *Policy {
+		m, err := NewMatch(rules(group, resource, operations...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Policy{Kind: validatingKind, Name: name, Match: m, Bindings: []*Binding{{Name: name}}}
+	}
+	unbound := policyOn("unbound", "*", "*", "*")
+	unbound.Bindings = nil
+	x := NewIndex([]*Policy{
+		policyOn("z", "apps", "deployments", "CREATE"), policyOn("scale", "apps", "deployments/scale", "*"), policyOn("subresources", "apps", "*/*", "UPDATE"),
+		policyOn("a", "*", "*", "*"), policyOn("other", "batch", "jobs", "*"), unbound,
+	})
+	tests := []struct {
+		group, resource, subresource string
+		operation                    admission.Operation
+		want                         []string
+	}{
+		{"apps", "deployments", "", admission.Create, []string{"a", "z"}},
+		{"apps", "deployments", "", admission.Update, []string{"a", "subresources"}},
+		{"apps", "deployments", "scale", admission.Update, []string{"scale", "subresources"}},
+		{"apps", "deployments", "status", admission.Update, []string{"subresources"}},
+		{"batch", "jobs", "", admission.Delete, []string{"a", "other"}},
+		{"", "pods", "", admission.Create, []string{"a"}},
+		{"admissionregistration.k8s.io", "validatingadmissionpolicies", "", admission.Create, nil},
+		{"weir.dev", "policies", "", admission.Update, nil},
+		{"authorization.k8s.io", "subjectaccessreviews", "", admission.Create, nil},
+	}
+	for _, tc := range tests {
+		t.Run(fmt.Sprintf("%s %s.%s %s", tc.operation, tc.resource, tc.group, tc.subresource), func(t *testing.T) {
+			a := &admission.Attributes{Operation: tc.operation, Subresource: tc.subresource,
+				Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}}
+			for range 2 { // the second time it is remembered
+				var got []string
+				for _, p := range x.candidates(a).validating {
+					got = append(got, p.Name)
+				}
+				if !slices.Equal(got, tc.want) {
+					t.Errorf("got %v, want %v", got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// What concerns no policy costs no allocation, however many there are.
+func TestIndexCostsNothingWhereNothingMatches(t *testing.T) {
+	var list []*Policy
+	for i := range 1000 {
+		m, err := NewMatch(rules("example.com", fmt.Sprintf("things%d", i), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, &Policy{Kind: validatingKind, Name: fmt.Sprint(i), Match: m, Bindings: []*Binding{{Name: "b"}}})
+	}
+	x := NewIndex(list)
+	a := &admission.Attributes{Operation: admission.Create, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
+	x.candidates(a)
+	if n := testing.AllocsPerRun(100, func() {
+		if c := x.candidates(a); len(c.validating) != 0 {
+			t.Fatal("a policy is said to concern pods")
+		}
+	}); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func TestRollout(t *testing.T) {
+	enforced := func(b *Binding) (n int) {
+		for i := range 10000 {
+			a := &admission.Attributes{Namespace: "default", Name: fmt.Sprint("object-", i)}
+			if b.enforces(a) {
+				n++
+			}
+			if b.enforces(a) != b.enforces(a) {
+				t.Fatal("not the same for one object")
+			}
+		}
+		return n
+	}
+	percent := func(n int32) *int32 { return &n }
+	for _, tc := range []struct {
+		name     string
+		binding  Binding
+		low, top int
+	}{
+		{"all", Binding{}, 10000, 10000},
+		{"shadow", Binding{Shadow: true, Percent: percent(100)}, 0, 0},
+		{"none", Binding{Percent: percent(0)}, 0, 0},
+		{"a tenth", Binding{Percent: percent(10)}, 800, 1200},
+		{"hundred", Binding{Percent: percent(100)}, 10000, 10000},
+	} {
+		if n := enforced(&tc.binding); n < tc.low || n > tc.top {
+			t.Errorf("%s: %d of 10000 are enforced", tc.name, n)
+		}
+	}
+}
+
+func TestLedger(t *testing.T) {
+	doc := func(text string) *document.Document {
+		d, err := document.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	a, b := &Policy{Name: "a"}, &Policy{Name: "b"}
+	var l ledger
+	l.note(a, doc(`{"metadata":{},"spec":{"x":1,"y":{"z":1}}}`), doc(`{"metadata":{"labels":{"l":"1"}},"spec":{"x":2,"y":{"z":1}}}`))
+	l.note(b, doc(`{"spec":{"x":2,"y":{"z":1},"xy":1}}`), doc(`{"spec":{"x":3,"y":{"z":1},"xy":2}}`))
+	got := l.overlaps()
+	if len(got) != 1 || got[0].path != "spec.x" || !slices.Equal(got[0].policies, []string{"a", "b"}) {
+		t.Errorf("got %+v", got)
+	}
+	if paths := changedPaths(nil, "", doc(`{"a":1,"b":[1]}`).Root(), doc(`{"b":[2],"c":{}}`).Root()); !slices.Equal(paths, []string{"b", "c", "a"}) {
+		t.Errorf("got %v", paths)
+	}
+}
+
+func TestTally(t *testing.T) {
+	var none *Tally
+	none.note(outcomeDeny, time.Second, "", nil) // counts nothing
+	tally := &Tally{}
+	a := &admission.Attributes{Operation: admission.Create, Name: "x", Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}}
+	for i := range 30 {
+		tally.note(outcomeShadowDeny, time.Duration(i+1)*time.Millisecond, fmt.Sprint("m", i), a)
+	}
+	tally.note(outcomeError, time.Millisecond, "broken", a)
+	tally.note(outcomeAllow, time.Millisecond, "", a)
+	c := tally.Counts()
+	if c.ShadowDenied != 30 || c.Failed != 1 || c.Allowed != 1 || c.Total() != 32 || c.LastError != "broken" || c.Worst != 30*time.Millisecond {
+		t.Errorf("got %+v", c)
+	}
+	if len(c.Samples) != maxSamples || c.Samples[maxSamples-1].Message != "m29" || c.Samples[0].Resource != "deployments.apps" {
+		t.Errorf("got %+v", c.Samples)
+	}
+	if c.Median < 10*time.Millisecond || c.P99 < 28*time.Millisecond {
+		t.Errorf("median %v, p99 %v", c.Median, c.P99)
+	}
+}
