@@ -33,6 +33,16 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
+// exactArgs wants n arguments, and shows the command's usage where there are others.
+func exactArgs(n int) cobra.PositionalArgs {
+	return func(command *cobra.Command, args []string) error {
+		if len(args) != n {
+			return fmt.Errorf("got %d arguments, want %d: %s", len(args), n, command.UseLine())
+		}
+		return nil
+	}
+}
+
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "weir",

@@ -36,7 +36,7 @@ were put back after it (- if the system does that unseen).
 
 If DIR is a directory, the module in it is built first.`,
 		Example: "  weir module bench .\n  weir module bench quotes.wasm --hook validateCreate --object good.yaml --time 5s",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return benchModule(command, args[0], &f)
 		},
@@ -124,11 +124,15 @@ func benchModule(command *cobra.Command, path string, f *benchFlags) error {
 // inputs are the module, and the cases or the call that the flags say.
 func (f *benchFlags) inputs(command *cobra.Command, path string) ([]byte, []*cases.Suite, error) {
 	if f.call.hook == "" {
-		return f.suite.load(command, path)
+		wasm, suites, err := f.suite.load(command, path)
+		if errors.Is(err, errNoCases) {
+			return nil, nil, fmt.Errorf("%w; without cases, give --hook and --object", err)
+		}
+		return wasm, suites, err
 	}
-	op, ok := abi.ParseOp(f.call.hook)
-	if !ok {
-		return nil, nil, fmt.Errorf("hook %q does not exist", f.call.hook)
+	op, err := parseHook(f.call.hook)
+	if err != nil {
+		return nil, nil, err
 	}
 	call, settings, err := f.call.call(command.InOrStdin(), op)
 	if err != nil {

@@ -30,7 +30,7 @@ language, and that what is needed:
   AssemblyScript  package.json    node and npm; the compiler itself is installed
                                   below DIR if it is not there`,
 		Example: "  weir module build examples/first-module -o quotes.wasm",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if file == "" {
 				dir, err := filepath.Abs(args[0])

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -31,6 +33,9 @@ func (f *suiteFlags) add(command *cobra.Command) {
 	flags.StringVar(&f.cacheDir, "cache-dir", defaultCacheDir(), "directory of compiled modules; empty: compile each time")
 }
 
+// errNoCases is told of a module that has none.
+var errNoCases = errors.New("no cases")
+
 // load reads the module, and the cases that are chosen.
 func (f *suiteFlags) load(command *cobra.Command, path string) (wasm []byte, suites []*cases.Suite, err error) {
 	dir := f.cases
@@ -39,6 +44,12 @@ func (f *suiteFlags) load(command *cobra.Command, path string) (wasm []byte, sui
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
 			dir = filepath.Join(filepath.Dir(path), "cases")
 		}
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil, err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w: there is no directory %s; `weir module test --help` shows what is in one, --cases names another", errNoCases, dir)
 	}
 	choose, err := regexp.Compile(f.run)
 	if err != nil {
@@ -120,7 +131,7 @@ failure (its class, as trap), refused (part of what refuses the settings).
 If DIR is a directory, the module in it is built first. Exit code: 0 all pass,
 1 some do not, 2 they could not be run.`,
 		Example: "  weir module test .\n  weir module test quotes.wasm --cases cases -v",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return testModule(command, args[0], &f, verbose)
 		},

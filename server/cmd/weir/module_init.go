@@ -21,14 +21,14 @@ import (
 func moduleInitCommand() *cobra.Command {
 	var dir, language string
 	command := &cobra.Command{
-		Use:   "init NAME --lang go|assemblyscript|c|rust",
+		Use:   "init NAME [--lang go|assemblyscript|c|rust]",
 		Short: "Begin a module: sources, cases, objects and a README",
 		Long: `Begin a module in a new directory: a small policy for Deployments, its cases, the
 objects that put it in force, a README, and in the subdirectory weir the SDK, so that
 it builds without this program's sources and without a package from a registry. (For
 AssemblyScript, npm fetches the compiler.)`,
 		Example: "  weir module init quota --lang rust\n  weir module test quota",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if dir == "" {
 				dir = args[0]

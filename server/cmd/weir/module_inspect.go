@@ -20,7 +20,7 @@ func moduleInspectCommand() *cobra.Command {
 		Long: `Show what a module is. It is checked as a server does before it loads one, and
 started to describe itself; no hook is run. If FILE is a directory, the module
 in it is built first.`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			wasm, err := readModule(command.Context(), args[0], command.ErrOrStderr())
 			if err != nil {

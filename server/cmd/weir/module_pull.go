@@ -27,7 +27,7 @@ func modulePullCommand() *cobra.Command {
 		Long: `Write the module at REF, REGISTRY/REPOSITORY with :TAG or @sha256:DIGEST, to a
 file. With --digest or --key nothing is written unless they hold.`,
 		Example: "  weir module pull registry.example/team/quotes:v1 -o quotes.wasm",
-		Args:    cobra.ExactArgs(1),
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			client, err := registry.client()
 			if err != nil {

@@ -75,7 +75,7 @@ spec.source.oci.image of a Module.
 
 The registry is logged in to as docker login or podman login left it.`,
 		Example: "  weir module push quotes.wasm registry.example/team/quotes:v1",
-		Args:    cobra.ExactArgs(2),
+		Args:    exactArgs(2),
 		RunE: func(command *cobra.Command, args []string) error {
 			client, err := registry.client()
 			if err != nil {

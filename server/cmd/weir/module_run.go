@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,7 +45,7 @@ did not come to a verdict (a trap, its fuel or time used up, bad output).`,
 		Example: `  weir module run quotes.wasm --hook validateCreate --object bad.yaml
   weir module run quotes.wasm --hook default --object good.yaml --settings '{"author": "anon"}'
   weir module run quotes.wasm --hook validateUpdate --old old.yaml --object new.yaml -o json`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return runModule(command, args[0], &f)
 		},
@@ -84,15 +85,28 @@ func defaultCacheDir() string {
 	return filepath.Join(dir, "weir", "modules")
 }
 
+// parseHook is the hook of --hook.
+func parseHook(name string) (abi.Op, error) {
+	op, ok := abi.ParseOp(name)
+	if !ok {
+		var all []string
+		for _, o := range abi.Ops() {
+			all = append(all, o.String())
+		}
+		return 0, fmt.Errorf("hook %q does not exist; there are %s", name, strings.Join(all, ", "))
+	}
+	return op, nil
+}
+
 // runModule runs a hook and prints what came of it.
 func runModule(command *cobra.Command, path string, f *runFlags) error {
 	ctx := command.Context()
 	if f.hook == "" {
 		return errors.New("--hook is missing: `weir module inspect` lists the hooks of a module")
 	}
-	op, ok := abi.ParseOp(f.hook)
-	if !ok {
-		return fmt.Errorf("hook %q does not exist", f.hook)
+	op, err := parseHook(f.hook)
+	if err != nil {
+		return err
 	}
 	call, settings, err := f.call(command.InOrStdin(), op)
 	if err != nil {

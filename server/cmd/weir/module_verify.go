@@ -30,7 +30,7 @@ given by --signature as a file or an https address.
 What is there as a file is a file; oci:// makes clear that a reference is meant.`,
 		Example: `  weir module verify registry.example/team/quotes:v1 --key cosign.pub
   weir module verify quotes.wasm --key cosign.pub --signature quotes.wasm.sig`,
-		Args: cobra.ExactArgs(1),
+		Args: exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			if keyFile == "" {
 				return errors.New("--key is required: a file of the public key in PEM")

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -38,6 +40,11 @@ are finished, then etcd is closed.`,
 			if err := storage.complete(command.Flags(), config.Logger); err != nil {
 				return err
 			}
+			dataDir, err := filepath.Abs(cmp.Or(config.DataDir, server.DefaultDataDir)) // the KUBECONFIG that is printed is for any directory
+			if err != nil {
+				return fmt.Errorf("--data-dir: %w", err)
+			}
+			config.DataDir = dataDir
 			s, err := server.New(command.Context(), config)
 			if err != nil {
 				return err
