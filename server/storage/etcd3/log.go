@@ -36,11 +36,19 @@ func (c slogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zap
 // Write implements zapcore.Core.
 func (c slogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	list := attrs(fields)
+	level := slogLevel(entry.Level)
+	if strings.HasPrefix(entry.Message, unaryFailed) {
+		level = slog.LevelDebug
+	}
 	if !startNoise(entry.Message, list) {
-		c.logger.LogAttrs(context.Background(), slogLevel(entry.Level), "etcd: "+entry.Message, list...)
+		c.logger.LogAttrs(context.Background(), level, "etcd: "+entry.Message, list...)
 	}
 	return nil
 }
+
+// unaryFailed begins what the client says of each request that fails, also of one that its caller gave up. The caller
+// has the error and tells it where it matters; while etcd is away there would be some of these a second.
+const unaryFailed = "retrying of unary invoker failed"
 
 // startNoise recognises what etcd says at each start of a new member whose election
 // is not awaited (Embedded.elect) and which settles within milliseconds.
