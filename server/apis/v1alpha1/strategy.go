@@ -49,14 +49,18 @@ type ModuleLayer struct {
 // CELLayer is rules in CEL. Variables: object (the new object), oldObject (null on
 // create), variables.<name>.
 type CELLayer struct {
+	// Variables are expressions with names, for those below.
 	Variables []Variable `json:"variables,omitempty"`
 	// Defaults fill in what is absent.
 	Defaults []DefaultRule `json:"defaults,omitempty"`
-	// PrepareForCreate and PrepareForUpdate change the object before it is validated.
-	PrepareForCreate []Mutation   `json:"prepareForCreate,omitempty"`
-	PrepareForUpdate []Mutation   `json:"prepareForUpdate,omitempty"`
-	Validations      []Validation `json:"validations,omitempty"`
-	Warnings         []Warning    `json:"warnings,omitempty"`
+	// PrepareForCreate changes a new object before it is validated.
+	PrepareForCreate []Mutation `json:"prepareForCreate,omitempty"`
+	// PrepareForUpdate changes an updated object before it is validated.
+	PrepareForUpdate []Mutation `json:"prepareForUpdate,omitempty"`
+	// Validations must be true, or the write is refused.
+	Validations []Validation `json:"validations,omitempty"`
+	// Warnings are sent to the client when they are true; the write goes on.
+	Warnings []Warning `json:"warnings,omitempty"`
 }
 
 // Variable is an expression with a name, evaluated at most once per hook.
