@@ -73,6 +73,11 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 	if err := os.MkdirAll(config.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	if config.ModuleDir == filepath.Join(config.DataDir, "modules") { // the default one; another is its owner's
+		if err := os.MkdirAll(config.ModuleDir, 0o700); err != nil {
+			return nil, fmt.Errorf("module directory: %w", err)
+		}
+	}
 	s := &Server{
 		config: config, logger: config.Logger, drain: &filters.Drain{}, registry: prometheus.NewRegistry(),
 		starting: newGate("the configuration is being loaded"), stopping: newGate(""),

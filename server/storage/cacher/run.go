@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -61,7 +62,11 @@ func (c *Cacher) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.config.Logger.Info("watch cache restarts", "resource", c.config.Resource.String(), "fill", !filled, "err", err)
+		level := slog.LevelInfo
+		if failures > 0 {
+			level = slog.LevelDebug // it has been said
+		}
+		c.config.Logger.Log(ctx, level, "watch cache restarts", "resource", c.config.Resource.String(), "fill", !filled, "err", err)
 		if failures > 0 {
 			c.sleepFor(ctx, backoff(failures))
 		}
