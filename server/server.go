@@ -57,6 +57,7 @@ type Server struct {
 	access     *access
 	lifecycle  *controllers.Namespaces
 	garbage    *controllers.Garbage
+	policies   *policy.Metrics
 	registry   *prometheus.Registry
 
 	// starting and stopping hold /readyz back.
@@ -217,6 +218,9 @@ func (s *Server) openLoader() error {
 	if err != nil {
 		return err
 	}
+	if s.policies, err = policy.NewMetrics(s.registry); err != nil {
+		return err
+	}
 	build := newBuilder(set, s.storages, s.config.EtcdPrefix, policies.Engines{Conditions: conditions, Rules: engine}, rules, s.logger)
 	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
 		return s.loader.WaitFor(ctx, gr, rv)
@@ -235,7 +239,7 @@ func (s *Server) openLoader() error {
 		Sources: sources, RefetchInterval: s.config.ModuleSources.RefetchInterval,
 		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Host: s.host, ServerName: s.name(),
-		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics,
+		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics, PolicyMetrics: s.policies,
 	})
 	if err != nil {
 		return err
@@ -277,11 +281,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	metrics, err := policy.NewMetrics(s.registry)
-	if err != nil {
-		return nil, err
-	}
-	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Authorizer: s.access.forExpressions, Metrics: metrics})
+	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Authorizer: s.access.forExpressions, Metrics: s.policies})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"weir.dev/weir/host/source"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/extension"
+	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
 )
@@ -58,6 +59,8 @@ type Config struct {
 	SuspendPolicies bool
 	// Metrics may be nil.
 	Metrics *Metrics
+	// PolicyMetrics forget the policies that are gone; nil: there are none.
+	PolicyMetrics *policy.Metrics
 	// Clock says when files are looked at and what times a status has; nil: the real one.
 	Clock clock.WithTicker
 }

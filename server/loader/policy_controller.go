@@ -66,6 +66,9 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 }
 
 func (h policyHandler) removeLocked(name string) (changed bool) {
+	if holdsPolicies(h.resource) {
+		h.cfg.PolicyMetrics.Forget(policyKind(h.resource), name)
+	}
 	if h.resource == weirPolicies {
 		h.removeWeirPolicyLocked(policyKey{policyKind(h.resource), name})
 		return true

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -59,11 +58,6 @@ type ParamRef struct {
 	// DenyMissing refuses the request, as the failure policy says, when there is no such param; otherwise the binding
 	// then does nothing.
 	DenyMissing bool
-}
-
-// NewSelector returns the selector of a ParamRef.
-func NewSelector(from *metav1.LabelSelector) (labels.Selector, error) {
-	return metav1.LabelSelectorAsSelector(from)
 }
 
 // Index finds the policies that may concern a request. It is immutable to those who use it.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/policies"
 	"weir.dev/weir/server/admission"
 )
 
@@ -159,5 +160,13 @@ func TestTally(t *testing.T) {
 	}
 	if c.Median < 10*time.Millisecond || c.P99 < 28*time.Millisecond {
 		t.Errorf("median %v, p99 %v", c.Median, c.P99)
+	}
+}
+
+func TestValidationOf(t *testing.T) {
+	for path, want := range map[string]int{"spec.validations[3].expression": 3, "": 1, "spec.rego.source": 1} {
+		if got := validationOf(&policies.Denial{Path: path}, 1); got != want {
+			t.Errorf("%q: got %d, want %d", path, got, want)
+		}
 	}
 }

@@ -115,7 +115,7 @@ func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *vi
 		v.observe(p, b, outcomeAllow, "", started)
 	}
 	for i := range decision.Denials {
-		v.fail(p, b, i, decision.Denials[i], started)
+		v.fail(p, b, validationOf(&decision.Denials[i], i), decision.Denials[i], started)
 	}
 	for _, annotation := range decision.AuditAnnotations {
 		switch {
@@ -127,6 +127,15 @@ func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *vi
 		}
 	}
 	return nil
+}
+
+// validationOf is the index of the validation that denies, or, where the policy has none, that of the denial.
+func validationOf(d *policies.Denial, index int) int {
+	var at int
+	if _, err := fmt.Sscanf(d.Path, "spec.validations[%d]", &at); err == nil {
+		return at
+	}
+	return index
 }
 
 // shadow notes what a decision would have done.
