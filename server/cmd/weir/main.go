@@ -50,6 +50,6 @@ func rootCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), moduleCommand())
+	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand())
 	return root
 }
