@@ -18,6 +18,8 @@
 //	query(slot i32, path i32, path_len i32, buf i32, cap i32) -> i32
 //	write(slot i32, ptr i32, len i32) -> i32
 //	log(level i32, ptr i32, len i32) -> i32
+//	lookup(req i32, req_len i32, buf i32, cap i32) -> i32   by a capability
+//	authorize(req i32, req_len i32) -> i32                  by a capability
 //
 // # The buffer rule
 //
@@ -33,8 +35,9 @@
 //
 // # Encodings
 //
-// Every slot is JSON (RFC 8259, UTF-8). The types [Meta], [Manifest] and
-// [Result] are those documents; their members are only ever added to.
+// Every slot is JSON (RFC 8259, UTF-8). The types [Meta], [Manifest],
+// [Result], [LookupRequest], [LookupResult] and [AuthorizeRequest] are those
+// documents; their members are only ever added to.
 //
 // This package has no dependencies, so that guests can import it without
 // growing.

@@ -33,8 +33,9 @@ type Manifest struct {
 	Group    string `json:"group,omitempty"`
 	Resource string `json:"resource,omitempty"`
 	Kind     string `json:"kind,omitempty"`
-	// Capabilities asked for; a module that asks for one that was not
-	// granted is not loaded.
+	// Capabilities asked for: "lookup:configmaps", "lookup:deployments.apps",
+	// "authorize". A module that asks for one that was not granted is not
+	// loaded, nor is one that imports what it does not ask for.
 	Capabilities []string `json:"capabilities,omitempty"`
 	// SDK that built the module, free text, for inspection only.
 	SDK string `json:"sdk,omitempty"`

@@ -18,4 +18,18 @@ const (
 	MaxLogLineBytes = 1 << 10
 	// MaxLogBytes bounds all log lines of one call.
 	MaxLogBytes = 8 << 10
+	// MaxLogLines bounds their number.
+	MaxLogLines = 64
+	// MaxLookups bounds the look-ups of one call.
+	MaxLookups = 16
+	// MaxLookupRequestBytes bounds a LookupRequest.
+	MaxLookupRequestBytes = 4 << 10
+	// MaxLookupBytes bounds a LookupResult.
+	MaxLookupBytes = 1 << 20
+	// MaxLookupItems bounds the objects of a LookupResult.
+	MaxLookupItems = 500
+	// MaxAuthorize bounds the calls of authorize in one call.
+	MaxAuthorize = 16
+	// MaxAuthorizeRequestBytes bounds an AuthorizeRequest.
+	MaxAuthorizeRequestBytes = 4 << 10
 )

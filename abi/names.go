@@ -35,8 +35,31 @@ const (
 	ImportWrite = "write"
 	// ImportLog is log(level, ptr, len): one line for the server's log;
 	// returns the number of bytes kept. Lines over MaxLogLineBytes are
-	// cut, lines over MaxLogBytes a call are dropped.
+	// cut, lines over MaxLogLines or MaxLogBytes a call are dropped.
 	ImportLog = "log"
+
+	// ImportLookup is lookup(req, req_len, buf, cap): the [LookupResult] of
+	// a [LookupRequest], as JSON under the buffer rule. The answer of the
+	// last request of a call is kept: asked again, in the same bytes, it is
+	// the same and not counted again. It is of the capability
+	// lookup:<resource>. Objects are what this server knew last, which may be
+	// a moment behind what is stored. EPERM: the resource is not among
+	// those that the manifest asks for and that were granted, or the guest is
+	// being loaded (described, configured, warmed up). EINVAL: the request is
+	// not a LookupRequest, a path, a selector or the limit is not valid, or
+	// there is no such resource. E2BIG: the request is over
+	// MaxLookupRequestBytes, the answer over MaxLookupBytes, or it is one
+	// more than MaxLookups. Where the server cannot answer now the call is
+	// stopped, and fails as not ready.
+	ImportLookup = "lookup"
+	// ImportAuthorize is authorize(req, req_len): 1 if the server's
+	// authorizer allows what an [AuthorizeRequest] describes, 0 if not. It
+	// is of the capability authorize. EPERM: that was not granted, or the
+	// guest is being loaded. EINVAL: the request is not an
+	// AuthorizeRequest. E2BIG: it is over MaxAuthorizeRequestBytes, or one
+	// more than MaxAuthorize. Where the authorizer cannot answer the call is
+	// stopped, and fails as not ready.
+	ImportAuthorize = "authorize"
 )
 
 // ReservedPrefix begins the names of exports that the host adds to a guest

@@ -41,13 +41,20 @@ func TestReadme(t *testing.T) {
 		want = append(want, "| `"+e+"` |")
 	}
 	for _, i := range []string{abi.ImportRead + "(slot, off, buf, cap)", abi.ImportQuery + "(slot, path, path_len, buf, cap)",
-		abi.ImportWrite + "(slot, ptr, len)", abi.ImportLog + "(level, ptr, len)", abi.ImportModule, abi.ReservedPrefix} {
+		abi.ImportWrite + "(slot, ptr, len)", abi.ImportLog + "(level, ptr, len)",
+		abi.ImportLookup + "(req, req_len, buf, cap)", abi.ImportAuthorize + "(req, req_len)", abi.ImportModule, abi.ReservedPrefix} {
 		want = append(want, "`"+i)
 	}
 	want = append(want, "`"+abi.ExportInvoke+"`",
 		fmt.Sprintf("| path of a query | %d bytes |", abi.MaxPathBytes),
 		fmt.Sprintf("| log line | %d bytes", abi.MaxLogLineBytes),
-		fmt.Sprintf("| log of one call | %d bytes", abi.MaxLogBytes),
+		fmt.Sprintf("| log of one call | %d bytes and %d lines", abi.MaxLogBytes, abi.MaxLogLines),
+		fmt.Sprintf("| request of a look-up | %d bytes |", abi.MaxLookupRequestBytes),
+		fmt.Sprintf("| answer of a look-up | %d bytes and %d objects |", abi.MaxLookupBytes, abi.MaxLookupItems),
+		fmt.Sprintf("| look-ups of one call | %d |", abi.MaxLookups),
+		fmt.Sprintf("| request of authorize | %d bytes |", abi.MaxAuthorizeRequestBytes),
+		fmt.Sprintf("| calls of authorize in one call | %d |", abi.MaxAuthorize),
+		"`"+abi.LookupCapability("", "<resource>")+"`", "`"+abi.LookupCapability("<group>", "<resource>")+"`", "| `"+abi.CapabilityAuthorize+"` |",
 		fmt.Sprintf("%d debug, %d info, %d warn, %d error", abi.LogDebug, abi.LogInfo, abi.LogWarn, abi.LogError),
 		fmt.Sprintf("| %d | OK:", abi.StatusOK), fmt.Sprintf("| %d | unimplemented:", abi.StatusUnimplemented), fmt.Sprintf("| %d | failed:", abi.StatusFailed))
 	for _, w := range want {
@@ -65,7 +72,7 @@ func TestReadmeDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(string(raw), -1)
-	types := []any{&abi.Manifest{}, &abi.Meta{}, &abi.Result{}}
+	types := []any{&abi.Manifest{}, &abi.Meta{}, &abi.Result{}, &abi.LookupRequest{}, &abi.LookupResult{}, &abi.AuthorizeRequest{}}
 	if len(blocks) != len(types) {
 		t.Fatalf("%d examples, want %d", len(blocks), len(types))
 	}
