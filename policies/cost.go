@@ -19,6 +19,14 @@ type Cost struct {
 	Proven uint64
 }
 
+// Add adds to an account, if there is one.
+func (c *Cost) Add(more Cost) {
+	if c != nil {
+		c.Used += more.Used
+		c.Proven += more.Proven
+	}
+}
+
 // CostError says that an evaluation was stopped for its cost.
 type CostError struct {
 	// Path and Text of the expression.

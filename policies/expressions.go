@@ -175,6 +175,7 @@ func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, erro
 	}
 	run := j.program.Begin()
 	BindReview(run, r)
+	defer func() { r.Spent.Add(run.Cost()) }()
 	d := &Decision{}
 	for i := range j.validations {
 		v := &j.validations[i]
@@ -307,6 +308,7 @@ func (c *Conditions) Hold(ctx context.Context, r *Review) (bool, error) {
 	without.NamespaceObject = document.Value{}
 	run := c.program.Begin()
 	BindReview(run, &without)
+	defer func() { r.Spent.Add(run.Cost()) }()
 	var errs []error
 	for i, text := range c.texts {
 		verdict, err := run.Eval(ctx, i, nil)

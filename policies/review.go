@@ -38,6 +38,9 @@ type Review struct {
 	Authorizer any
 	// Time of the request: the only clock that a policy has.
 	Time time.Time
+	// Spent is added what was spent on the request, match conditions included; nil: nobody wants to know. One goroutine
+	// judges where it is set.
+	Spent *Cost
 	// Memo keeps what engines make of the documents of one request, for all its policies.
 	// It may be nil.
 	Memo *Memo

@@ -61,6 +61,7 @@ func (p *Program) judge(ctx context.Context, input *ast.Term, r *policies.Review
 	if e.time.IsZero() {
 		e.time = time.Unix(0, 0)
 	}
+	defer func() { r.Spent.Add(policies.Cost{Used: m.used}) }()
 	d := &decider{decision: &policies.Decision{}}
 	for _, q := range p.queries {
 		if q.role == message && !d.needsMessage {

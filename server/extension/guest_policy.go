@@ -86,9 +86,13 @@ func callPolicy(ctx context.Context, guest Guest, op abi.Op, r *policies.Review)
 	if err != nil {
 		return nil, err
 	}
-	return guest.Call(ctx, &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
+	res, err := guest.Call(ctx, &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
 		Options: r.Request.Get("options").Document(), Params: r.Params.Document(), Namespace: r.NamespaceObject.Document(),
 		Budget: BudgetFrom(ctx)})
+	if err == nil {
+		r.Spent.Add(policies.Cost{Used: res.Fuel})
+	}
+	return res, err
 }
 
 // denialsOf gives what a guest refuses: the request as a whole, or fields.

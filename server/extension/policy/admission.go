@@ -69,7 +69,8 @@ func (x *Admission) begin(ctx context.Context, a *admission.Attributes) (*candid
 	if found == none {
 		return none, nil
 	}
-	e := &evaluation{attributes: a, ctx: ctx, namespaces: x.namespaces, catalog: catalog, index: index, metrics: x.metrics}
+	e := &evaluation{attributes: a, ctx: ctx, namespaces: x.namespaces, catalog: catalog, index: index, metrics: x.metrics,
+		observer: ObserverFrom(ctx)}
 	if received, ok := apirequest.ReceivedTimestampFrom(ctx); ok {
 		e.time = received
 	}

@@ -29,6 +29,9 @@ type evaluation struct {
 	index      *Index
 
 	metrics *Metrics
+	// observer is told of each judgement; nil: nobody is. spent is the cost since the last one.
+	observer *Observer
+	spent    policies.Cost
 
 	resource *rest.Resource
 	served   []string
@@ -111,6 +114,9 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 	if m, ok := by.(Mentioner); ok {
 		mentions = m.Mentions
 	}
+	if e.observer != nil {
+		r.Spent = &e.spent
+	}
 	if mentions("request") {
 		if seen.request == nil {
 			made, err := newRequest(e.attributes, seen.as)
@@ -149,6 +155,7 @@ func (e *evaluation) bound(p *Policy, b *Binding) (params []*document.Document, 
 		return nil, true, b.Err
 	}
 	params, err = e.paramsFor(p.ParamKind, b.Params)
+	e.observer.bound(p, b, params)
 	return params, true, err
 }
 
@@ -231,6 +238,10 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {
 	took := time.Since(started)
 	e.metrics.observe(p, b, outcome, took)
+	if e.observer != nil {
+		e.observer.judged(Judgement{Policy: p, Binding: b, Outcome: outcome, Message: message, Cost: e.spent})
+		e.spent = policies.Cost{}
+	}
 	if b != nil {
 		b.Tally.note(outcome, took, message, e.attributes)
 	}

@@ -125,11 +125,15 @@ func concerned(policies []*Policy, key indexKey) []*Policy {
 
 // isExempt reports whether no policy is asked: a policy must not lock out its own repair, and reviews are questions.
 func isExempt(a *admission.Attributes) bool {
-	switch a.Resource.Group {
+	return isExemptResource(a.Resource.Group, a.Resource.Resource)
+}
+
+func isExemptResource(group, resource string) bool {
+	switch group {
 	case "admissionregistration.k8s.io", "weir.dev":
 		return true
 	case "authentication.k8s.io":
-		return a.Resource.Resource == "tokenreviews" || a.Resource.Resource == "selfsubjectreviews"
+		return resource == "tokenreviews" || resource == "selfsubjectreviews"
 	case "authorization.k8s.io":
 		return true // its resources are reviews
 	}

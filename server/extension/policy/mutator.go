@@ -93,6 +93,7 @@ func (m *expressionMutator) Mutate(ctx context.Context, obj *document.Document, 
 	review := *r
 	run := m.program.Begin()
 	policies.BindReview(run, &review)
+	defer func() { r.Spent.Add(run.Cost()) }()
 	for i := range m.mutations {
 		x := &m.mutations[i]
 		verdict, err := run.Eval(ctx, i, nil)
