@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"weir.dev/weir/abi"
@@ -20,7 +21,8 @@ import (
 
 // Host loads guests.
 type Host interface {
-	// Load makes a guest ready, with settings in JSON.
+	// Load makes a guest ready, with settings in JSON. It grants what
+	// [Capabilities] are.
 	Load(ctx context.Context, wasm []byte, settings string) (Guest, error)
 }
 
@@ -68,6 +70,7 @@ type Clause struct {
 	// Does says what the guest has to do.
 	Does string
 
+	needs  string      // the capability without which it is not asked
 	object string      // what is asked with; "" is the usual object
 	call   func(*Call) // changes to the usual call
 	check  func(Outcome) error
@@ -144,7 +147,7 @@ func RunTestGuest(t *testing.T, h Host, wasm []byte) {
 	}
 	for round := range 2 {
 		for _, c := range Clauses() {
-			if !ops.Has(c.Op) {
+			if !ops.Has(c.Op) || c.needs != "" && !slices.Contains(m.Capabilities, c.needs) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%v %s %d", c.Op, c.Name, round), func(t *testing.T) {

@@ -27,7 +27,7 @@ const fillerBytes = 200_000
 // listed the guest has no objection and changes nothing. Its configure hook
 // refuses settings whose member greeting is empty.
 func Clauses() []Clause {
-	return slices.Concat(verdicts(), reads(), changes(), admissions(), sins())
+	return slices.Concat(verdicts(), reads(), changes(), lookups(), admissions(), sins())
 }
 
 // verdicts are the clauses of the hooks that every guest has.
