@@ -70,8 +70,29 @@ func (l *Loader) compileWeirPolicyLocked(s *policyState) error {
 	return err
 }
 
-// makeWeirPolicyLocked makes a policy. On an error inForce of what it returns cannot judge: its failure policy decides.
-func (l *Loader) makeWeirPolicyLocked(from *v1alpha1.Policy) (made policyState, err error) {
+// makeWeirPolicyLocked makes a policy of what the Loader has.
+func (l *Loader) makeWeirPolicyLocked(from *v1alpha1.Policy) (policyState, error) {
+	return makeWeirPolicy(from, policyParts{engines: l.policies.engines, rego: l.cfg.Rego,
+		guest: func(name string, settings json.RawMessage) (*extension.SharedModule, string, error) {
+			module, err := l.guestLocked(name, settings)
+			digest := ""
+			if m := l.modules[name]; m != nil && m.inForce != nil {
+				digest = m.inForce.digest
+			}
+			return module, digest, err
+		}})
+}
+
+// policyParts are what a Policy is made of.
+type policyParts struct {
+	engines policies.Engines
+	rego    RegoCompiler
+	// guest returns a module, configured with settings, and its digest.
+	guest func(name string, settings json.RawMessage) (module *extension.SharedModule, digest string, err error)
+}
+
+// makeWeirPolicy makes a policy. On an error inForce of what it returns cannot judge: its failure policy decides.
+func makeWeirPolicy(from *v1alpha1.Policy, parts policyParts) (made policyState, err error) {
 	spec := &from.Spec
 	base, err := policy.FromSpec("Policy", from.Name, policy.Spec{MatchConstraints: spec.MatchConstraints, FailurePolicy: spec.FailurePolicy, ParamKind: spec.ParamKind})
 	base.Reinvoke = spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy
@@ -82,30 +103,27 @@ func (l *Loader) makeWeirPolicyLocked(from *v1alpha1.Policy) (made policyState, 
 	if err != nil {
 		return fail(err)
 	}
-	conditions, err := policies.CompileConditions(l.policies.engines.Conditions, "spec.matchConditions", policy.ConditionTexts(spec.MatchConditions))
+	conditions, err := policies.CompileConditions(parts.engines.Conditions, "spec.matchConditions", policy.ConditionTexts(spec.MatchConditions))
 	if err != nil {
 		return fail(err)
 	}
 	switch {
 	case spec.Rego != nil:
-		if l.cfg.Rego == nil {
+		if parts.rego == nil {
 			return fail(errors.New("this server has no engine for Rego"))
 		}
-		judge, digest, err := l.cfg.Rego.CompileRego(spec.Rego)
+		judge, digest, err := parts.rego.CompileRego(spec.Rego)
 		if err != nil {
 			return fail(err)
 		}
 		base.Judge = policies.When(conditions, judge)
 		return policyState{inForce: base, digest: digest}, nil
 	case spec.Wasm != nil:
-		module, err := l.guestLocked(spec.Wasm.Module, spec.Wasm.Settings.Raw)
+		module, digest, err := parts.guest(spec.Wasm.Module, spec.Wasm.Settings.Raw)
 		if err != nil {
 			return fail(err)
 		}
-		made = policyState{uses: []*extension.SharedModule{module}}
-		if m := l.modules[spec.Wasm.Module]; m != nil && m.inForce != nil {
-			made.digest = m.inForce.digest
-		}
+		made = policyState{uses: []*extension.SharedModule{module}, digest: digest}
 		if module.Handles(abi.OpAdmitMutate) {
 			mutating := *base
 			mutating.Judge = extension.NewGuestMutator(module, conditions)
@@ -170,8 +188,14 @@ func (l *Loader) applyWeirBindingLocked(obj *document.Document) (changed bool, e
 	if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 		return false, fmt.Errorf("not a PolicyBinding: %w", err)
 	}
-	b := policy.FromBinding(from.Name, policy.BindingSpec{Match: from.Spec.MatchResources, Params: from.Spec.ParamRef, Actions: from.Spec.ValidationActions})
-	b.Shadow, b.Percent, b.Tally = from.Spec.Mode == v1alpha1.ModeShadow, from.Spec.Percent, &policy.Tally{}
+	b := weirBinding(from)
+	b.Tally = &policy.Tally{}
 	next := bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: b, since: l.cfg.Clock.Now()}
 	return l.policies.applyBinding(policyKey{"Policy", from.Name}, next), nil
+}
+
+func weirBinding(from *v1alpha1.PolicyBinding) *policy.Binding {
+	b := policy.FromBinding(from.Name, policy.BindingSpec{Match: from.Spec.MatchResources, Params: from.Spec.ParamRef, Actions: from.Spec.ValidationActions})
+	b.Shadow, b.Percent = from.Spec.Mode == v1alpha1.ModeShadow, from.Spec.Percent
+	return b
 }
