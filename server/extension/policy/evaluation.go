@@ -29,6 +29,10 @@ type evaluation struct {
 	index      *Index
 
 	metrics *Metrics
+	// watch takes what is judged in place of the counters, where it is only asked what would be; given are params that
+	// stand before the stored ones.
+	watch *findings
+	given []*document.Document
 	// observer is told of each judgement; nil: nobody is. spent is the cost since the last one.
 	observer *Observer
 	spent    policies.Cost
@@ -236,6 +240,10 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 
 // observe counts a judgement.
 func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {
+	if e.watch != nil {
+		e.watch.note(p, b, outcome, message)
+		return
+	}
 	took := time.Since(started)
 	e.metrics.observe(p, b, outcome, took)
 	if e.observer != nil {

@@ -154,7 +154,11 @@ func (m *mutation) run(r mutatorRun) error {
 	m.attributes.Object = back
 	m.views = nil // they are of what was before
 	m.changedAt = m.step
-	m.observe(p, b, outcomeMutate, "", started)
+	message := ""
+	if m.watch != nil {
+		message = strings.Join(changedPaths(nil, "", seen.object.Root(), changed.Root()), ", ")
+	}
+	m.observe(p, b, outcomeMutate, message, started)
 	return nil
 }
 

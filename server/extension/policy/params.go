@@ -65,6 +65,10 @@ func (e *evaluation) readParams(kind schema.GroupVersionKind, ref *ParamRef) ([]
 	case ref.Namespace != "":
 		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
 	}
+	given := e.givenParams(kind, namespace, ref)
+	if len(given) > 0 && ref.Name != "" {
+		return given, nil
+	}
 	list, err := readParams(request.WithNamespace(e.ctx, namespace), version.Storage, ref)
 	if err != nil {
 		return nil, err
@@ -74,7 +78,7 @@ func (e *evaluation) readParams(kind schema.GroupVersionKind, ref *ParamRef) ([]
 			return nil, fmt.Errorf("param %q: %w", rest.MetaOf(obj).Name(), err)
 		}
 	}
-	return list, nil
+	return withGiven(given, list), nil
 }
 
 func readParams(ctx context.Context, storage any, ref *ParamRef) ([]*document.Document, error) {

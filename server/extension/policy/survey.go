@@ -1,0 +1,523 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+)
+
+// surveyPage is how many objects are read at a time: what a Survey holds in memory.
+const surveyPage = 200
+
+// SurveyConfig says what a Survey asks, and of what.
+type SurveyConfig struct {
+	// Catalog has the resources whose objects are looked at.
+	Catalog rest.Catalog
+	// Policies with the bindings that would be in force. Their bindings have no Tally.
+	Policies []*Policy
+	// Params stand before those that are stored.
+	Params []*document.Document
+	// Namespaces reads namespaces.
+	Namespaces rest.Getter
+	// Authorizer is that of Config.
+	Authorizer func(a *admission.Attributes) any
+	// User is in whose name the objects would be written.
+	User user.Info
+	// Readable reports whether the objects of a resource may be looked at, those of one namespace or, with "", of all.
+	Readable func(ctx context.Context, resource schema.GroupVersionResource, namespace string) bool
+	// Namespace narrows the survey to the objects of one; "": all objects.
+	Namespace string
+	// Operation that each object is judged as. "": what each policy concerns: an UPDATE that changes nothing, else a CREATE,
+	// else a DELETE.
+	Operation admission.Operation
+	// MaxObjects ends the survey after so many; 0: it ends with ctx alone.
+	MaxObjects int64
+	// After is where an earlier survey stopped.
+	After Cursor
+}
+
+// Validate reports what is missing.
+func (c *SurveyConfig) Validate() error {
+	if c.Catalog == nil || c.Namespaces == nil || c.Readable == nil {
+		return errors.New("policy survey: SurveyConfig needs Catalog, Namespaces and Readable")
+	}
+	switch c.Operation {
+	case "", admission.Create, admission.Update, admission.Delete:
+		return nil
+	default:
+		return fmt.Errorf("policy survey: operation %q is not CREATE, UPDATE or DELETE", c.Operation)
+	}
+}
+
+// Cursor is where a survey stopped. The zero value is the beginning.
+type Cursor struct {
+	// Resource that is being looked at, as resource.group.
+	Resource string `json:"resource"`
+	// Continue is the token of its page; for the first page "", and then ResourceVersion is what it was of.
+	Continue        string `json:"continue,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Skip are the objects of the page that were looked at.
+	Skip int `json:"skip,omitempty"`
+}
+
+// Verdicts of a Finding.
+const (
+	// VerdictDenied: the request would be refused.
+	VerdictDenied = "Denied"
+	// VerdictChanged: the object would be changed.
+	VerdictChanged = "Changed"
+	// VerdictFailed: the policy could not judge; whether that refuses the request is Finding.Refused.
+	VerdictFailed = "Failed"
+	// VerdictWarned: a warning or an audit annotation would tell of a validation that failed.
+	VerdictWarned = "Warned"
+	// VerdictShadowed: a binding in shadow would count a denial or a change.
+	VerdictShadowed = "Shadowed"
+)
+
+// Finding is what a binding would do to one object.
+type Finding struct {
+	// Resource is spelled resource.group.
+	Resource        string
+	Namespace, Name string
+	// Policy and Binding are names; the policy is of a Kind. Binding is "" where the policy itself is at fault.
+	Kind, Policy, Binding string
+	Verdict               string
+	// Refused is set where the request would be refused.
+	Refused bool
+	// Message of the denial, or the paths of what would change.
+	Message string
+}
+
+// SurveyedResource counts the objects of one resource. An object counts once in each verdict.
+type SurveyedResource struct {
+	Resource schema.GroupVersionResource
+	// Operations that objects were judged as.
+	Operations []admission.Operation
+	// Objects that were looked at, and those that a policy and a binding concern.
+	Objects, Concerned                        int64
+	Denied, Changed, Failed, Warned, Shadowed int64
+	// NotCounted says why the objects were not looked at; "": they were.
+	NotCounted string
+}
+
+// SurveyReport is what a survey came to.
+type SurveyReport struct {
+	// Resources that a policy concerns, by group and name.
+	Resources []*SurveyedResource
+	// Idle are the policies that concern nothing that is stored, by name.
+	Idle []string
+	// Complete is set when all objects were looked at. Otherwise Next is where to go on, and Reason says why it stopped.
+	Complete bool
+	Next     Cursor
+	Reason   string
+}
+
+// Survey judges what is stored as if it were written again. It reads page by page from a snapshot, holds one page, and lets
+// all else that the process has to do come first, after each object. It writes nothing and counts in no Tally.
+//
+// tell is called for each Finding, in the order of the objects; its error ends the survey and is returned. ctx that is done
+// ends the survey early, without an error.
+func Survey(ctx context.Context, cfg SurveyConfig, tell func(*Finding) error) (*SurveyReport, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	s := &survey{SurveyConfig: cfg, tell: tell, index: NewIndex(cfg.Policies), report: &SurveyReport{}, namespaces: &lastNamespace{from: cfg.Namespaces}}
+	s.ctx = withoutWarnings(ctx)
+	return s.report, s.run()
+}
+
+// survey is a Survey that is under way.
+type survey struct {
+	SurveyConfig
+	ctx        context.Context //nolint:containedctx // lives as long as one call of Survey
+	tell       func(*Finding) error
+	index      *Index
+	report     *SurveyReport
+	namespaces *lastNamespace
+	seen       int64
+
+	// last is the evaluation of the object before: one of the same namespace takes its params.
+	last *evaluation
+}
+
+// plan is how the objects of a resource are judged by some policies.
+type plan struct {
+	operation            admission.Operation
+	version              string
+	kind                 schema.GroupVersionKind
+	validating, mutating []*Policy
+	options              *document.Document
+}
+
+func (s *survey) run() error {
+	busy := map[*Policy]bool{}
+	resume := s.After.Resource
+	for _, r := range s.Catalog.Resources() {
+		plans := s.plans(r, busy)
+		if len(plans) == 0 {
+			continue
+		}
+		if resume != "" && resume != r.GroupResource().String() {
+			continue // an earlier survey has looked at it
+		}
+		after := Cursor{Resource: r.GroupResource().String()}
+		if resume != "" {
+			after, resume = s.After, ""
+		}
+		stopped, err := s.resource(r, plans, after)
+		if err != nil || stopped {
+			return err
+		}
+	}
+	if resume != "" {
+		return apierrors.NewBadRequest(fmt.Sprintf("the survey cannot go on: no policy concerns %s any more", resume))
+	}
+	for _, p := range append(slices.Clone(s.index.validating), s.index.mutating...) {
+		if !busy[p] && !slices.Contains(s.report.Idle, p.Name) {
+			s.report.Idle = append(s.report.Idle, p.Name)
+		}
+	}
+	s.report.Complete = true
+	return nil
+}
+
+// plans returns how a resource is judged; none where no policy concerns it or it has no objects.
+func (s *survey) plans(r *rest.Resource, busy map[*Policy]bool) []*plan {
+	if len(r.Versions) == 0 {
+		return nil
+	}
+	if _, ok := r.Versions[0].Storage.(rest.Lister); !ok {
+		return nil
+	}
+	if isExempt(&admission.Attributes{Resource: schema.GroupVersionResource{Group: r.Group, Resource: r.Name}}) || (s.Namespace != "" && !r.Namespaced) {
+		return nil
+	}
+	var plans []*plan
+	add := func(p *Policy, mutating bool) {
+		op, ok := s.operation(r, p, mutating)
+		if !ok {
+			return
+		}
+		busy[p] = true
+		version := versionFor(r, p, op)
+		i := slices.IndexFunc(plans, func(have *plan) bool { return have.operation == op && have.version == version })
+		if i < 0 {
+			i = len(plans)
+			plans = append(plans, &plan{operation: op, version: version, kind: schema.GroupVersionKind{Group: r.Group, Version: version, Kind: r.Kind}, options: optionsOf(op)})
+		}
+		if mutating {
+			plans[i].mutating = append(plans[i].mutating, p)
+		} else {
+			plans[i].validating = append(plans[i].validating, p)
+		}
+	}
+	for _, p := range s.index.mutating {
+		add(p, true)
+	}
+	for _, p := range s.index.validating {
+		add(p, false)
+	}
+	return plans
+}
+
+// operation is what an object is judged as by a policy; ok is false where the policy does not concern the resource.
+func (s *survey) operation(r *rest.Resource, p *Policy, mutating bool) (op admission.Operation, ok bool) {
+	operations := []admission.Operation{admission.Update, admission.Create, admission.Delete}
+	if s.Operation != "" {
+		operations = []admission.Operation{s.Operation}
+	}
+	for _, op := range operations {
+		key := indexKey{group: r.Group, resource: r.Name, operation: op}
+		if (op != admission.Delete || !mutating) && p.Match.concerns(key) &&
+			slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.Match.concerns(key) }) {
+			return op, true
+		}
+	}
+	return "", false
+}
+
+// versionFor is the version in which a policy meets the objects of a resource: the stored one, or one that its rules name.
+func versionFor(r *rest.Resource, p *Policy, op admission.Operation) string {
+	versions := make([]string, 0, len(r.Versions))
+	if r.Version(r.StorageVersion) != nil {
+		versions = append(versions, r.StorageVersion)
+	}
+	for _, v := range r.Versions {
+		if v.Name != r.StorageVersion {
+			versions = append(versions, v.Name)
+		}
+	}
+	for _, v := range versions {
+		if p.Match == nil || slices.ContainsFunc(p.Match.rules, func(x rule) bool {
+			return x.selectsOperation(op) && (x.versions == nil || slices.Contains(x.versions, v)) && x.selectsResource(r.Group, r.Name, "")
+		}) {
+			return v
+		}
+	}
+	return versions[0]
+}
+
+// optionsOf are the options of a request that asks for nothing in particular.
+func optionsOf(op admission.Operation) *document.Document {
+	kind := map[admission.Operation]string{admission.Create: "CreateOptions", admission.Delete: "DeleteOptions"}[op]
+	if kind == "" {
+		kind = "UpdateOptions"
+	}
+	return document.FromCanonical([]byte(`{"apiVersion":"meta.k8s.io/v1","kind":"` + kind + `"}`))
+}
+
+// resource looks at the objects of one resource. stopped is set when the survey ended before they did.
+func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped bool, err error) {
+	out := &SurveyedResource{Resource: schema.GroupVersionResource{Group: r.Group, Version: plans[0].version, Resource: r.Name}}
+	s.report.Resources = append(s.report.Resources, out)
+	for _, p := range plans {
+		if !slices.Contains(out.Operations, p.operation) {
+			out.Operations = append(out.Operations, p.operation)
+		}
+	}
+	if !s.Readable(s.ctx, out.Resource, s.Namespace) {
+		out.NotCounted = "no permission to list " + r.GroupResource().String()
+		if s.Namespace != "" {
+			out.NotCounted += " in namespace " + s.Namespace
+		}
+		return false, nil
+	}
+	lister, ok := r.Versions[0].Storage.(rest.Lister)
+	if !ok {
+		return false, nil
+	}
+	ctx := request.WithNamespace(s.ctx, s.Namespace)
+	for {
+		opts := &internalversion.ListOptions{Limit: surveyPage, Continue: at.Continue}
+		if at.Continue == "" && at.ResourceVersion != "" {
+			opts.ResourceVersion, opts.ResourceVersionMatch = at.ResourceVersion, metav1.ResourceVersionMatchExact
+		}
+		page, err := lister.List(ctx, opts)
+		if err != nil {
+			if s.ctx.Err() != nil {
+				s.stop(at, "the time was over")
+				return true, nil
+			}
+			return false, err
+		}
+		at.ResourceVersion = page.ResourceVersion
+		for i, obj := range page.Items {
+			if i < at.Skip {
+				continue
+			}
+			at.Skip = i
+			switch {
+			case s.ctx.Err() != nil:
+				s.stop(at, "the time was over")
+				return true, nil
+			case s.MaxObjects > 0 && s.seen == s.MaxObjects:
+				s.stop(at, fmt.Sprintf("%d objects were looked at", s.seen))
+				return true, nil
+			}
+			s.seen++
+			done, err := s.object(r, plans, obj, out)
+			if err != nil {
+				return false, err
+			}
+			if !done { // the time was over while it was judged
+				s.seen--
+				continue
+			}
+			runtime.Gosched() // behind all that is waiting to run
+		}
+		if page.Continue == "" {
+			return false, nil
+		}
+		at = Cursor{Resource: at.Resource, Continue: page.Continue}
+	}
+}
+
+func (s *survey) stop(at Cursor, reason string) { s.report.Next, s.report.Reason = at, reason }
+
+// object judges one object. done is false when the time was over before it was judged.
+func (s *survey) object(r *rest.Resource, plans []*plan, obj *document.Document, out *SurveyedResource) (done bool, err error) {
+	watch := &findings{resource: out, object: obj}
+	for _, p := range plans {
+		if err := s.judge(r, p, obj, watch); err != nil {
+			if s.ctx.Err() != nil {
+				return false, nil
+			}
+			watch.fail(err)
+		}
+	}
+	if s.ctx.Err() != nil {
+		return false, nil
+	}
+	watch.count()
+	for i := range watch.list {
+		if err := s.tell(&watch.list[i]); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch *findings) error {
+	seen := obj
+	if p.version != r.StorageVersion {
+		var err error
+		if seen, err = convertBy(s.ctx, r, p.version, obj, p.version); err != nil {
+			return err
+		}
+	}
+	meta := rest.MetaOf(obj)
+	a := &admission.Attributes{Operation: p.operation, Kind: p.kind, Namespace: meta.Namespace(), Name: meta.Name(), DryRun: true, User: s.User, Options: p.options,
+		Resource: schema.GroupVersionResource{Group: r.Group, Version: p.version, Resource: r.Name}, Default: defaulterOf(r, p.version)}
+	if isNamespaces(a) {
+		a.Namespace = a.Name
+	}
+	if p.operation != admission.Delete {
+		a.Object = seen
+	}
+	if p.operation != admission.Create {
+		a.OldObject = seen
+	}
+	e := &evaluation{attributes: a, ctx: s.ctx, namespaces: s.namespaces, catalog: s.Catalog, index: s.index, watch: watch, given: s.Params, resource: r}
+	if s.last != nil && s.last.attributes.Namespace == a.Namespace {
+		e.params = s.last.params
+	}
+	s.last = e
+	if s.Authorizer != nil && s.User != nil {
+		e.authorizer = s.Authorizer(a)
+	}
+	if len(p.mutating) > 0 {
+		m := mutation{evaluation: e}
+		for _, policy := range p.mutating {
+			if err := m.policy(policy); err != nil {
+				return err
+			}
+		}
+	}
+	v := validation{evaluation: e}
+	for _, policy := range p.validating {
+		if err := v.policy(policy); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// defaulterOf fills in what an object of a version leaves out, where the storage of the resource can.
+func defaulterOf(r *rest.Resource, version string) func(ctx context.Context, obj *document.Document) (*document.Document, error) {
+	v := r.Version(version)
+	d, ok := v.Storage.(interface {
+		Default(ctx context.Context, obj *document.Document) (*document.Document, error)
+	})
+	if !ok {
+		return nil
+	}
+	if version == r.StorageVersion {
+		return d.Default
+	}
+	return func(ctx context.Context, obj *document.Document) (*document.Document, error) {
+		stored, err := convert(ctx, r, obj, version, r.StorageVersion)
+		if err != nil {
+			return nil, err
+		}
+		if stored, err = d.Default(ctx, stored); err != nil {
+			return nil, err
+		}
+		return convert(ctx, r, stored, r.StorageVersion, version)
+	}
+}
+
+// findings are those of one object.
+type findings struct {
+	resource  *SurveyedResource
+	object    *document.Document
+	concerned bool
+	list      []Finding
+}
+
+// maxFindingText bounds a message, maxFindings those of one object.
+const (
+	maxFindingText = 1 << 10
+	maxFindings    = 100
+)
+
+// note takes an outcome of a judgement.
+func (f *findings) note(p *Policy, b *Binding, outcome, message string) {
+	f.concerned = true
+	verdict, refused := "", false
+	switch outcome {
+	case outcomeDeny:
+		verdict, refused = VerdictWarned, b == nil || b.Deny || mutates(p)
+		if refused {
+			verdict = VerdictDenied
+		}
+	case outcomeMutate:
+		verdict = VerdictChanged
+	case outcomeError:
+		verdict, refused = VerdictFailed, b == nil || b.Deny || mutates(p)
+	case outcomeIgnored:
+		verdict = VerdictFailed
+	case outcomeShadowDeny, outcomeShadowMutate:
+		verdict = VerdictShadowed
+	default:
+		return
+	}
+	name := ""
+	if b != nil {
+		name = b.Name
+	}
+	f.add(Finding{Kind: p.Kind, Policy: p.Name, Binding: name, Verdict: verdict, Refused: refused, Message: message})
+}
+
+// mutates reports whether a policy refuses whatever the actions of its bindings, which those of mutating policies do not have.
+func mutates(p *Policy) bool {
+	_, ok := p.Judge.(Mutator)
+	return ok || p.Kind == mutatingKind
+}
+
+// fail takes an error that kept the object from being judged.
+func (f *findings) fail(err error) {
+	f.concerned = true
+	f.add(Finding{Verdict: VerdictFailed, Refused: true, Message: err.Error()})
+}
+
+func (f *findings) add(x Finding) {
+	if len(f.list) == maxFindings {
+		return
+	}
+	meta := rest.MetaOf(f.object)
+	x.Resource = f.resource.Resource.GroupResource().String()
+	// Copies: the texts of a document would keep all of it.
+	x.Namespace, x.Name = strings.Clone(meta.Namespace()), strings.Clone(meta.Name())
+	if x.Message = strings.Clone(x.Message); len(x.Message) > maxFindingText {
+		x.Message = strings.ToValidUTF8(x.Message[:maxFindingText], "") + "…"
+	}
+	f.list = append(f.list, x)
+}
+
+// count adds the object to the counts of its resource.
+func (f *findings) count() {
+	f.resource.Objects++
+	if f.concerned {
+		f.resource.Concerned++
+	}
+	for verdict, n := range map[string]*int64{VerdictDenied: &f.resource.Denied, VerdictChanged: &f.resource.Changed, VerdictFailed: &f.resource.Failed,
+		VerdictWarned: &f.resource.Warned, VerdictShadowed: &f.resource.Shadowed} {
+		if slices.ContainsFunc(f.list, func(x Finding) bool { return x.Verdict == verdict }) {
+			*n++
+		}
+	}
+}
