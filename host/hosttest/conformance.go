@@ -9,6 +9,30 @@ import (
 	"weir.dev/weir/host"
 )
 
+// HostCall is a call of the kit as a module takes it.
+func HostCall(call abitest.Call) (*host.Call, error) {
+	c := &host.Call{Op: call.Op, TargetVersion: call.TargetVersion}
+	var err error
+	if c.Meta, err = host.NewMeta(call.Meta); err != nil {
+		return nil, err
+	}
+	for _, slot := range []struct {
+		text string
+		doc  **document.Document
+	}{
+		{call.Object, &c.Object}, {call.OldObject, &c.OldObject}, {call.Options, &c.Options},
+		{call.Params, &c.Params}, {call.Namespace, &c.Namespace},
+	} {
+		if slot.text == "" {
+			continue
+		}
+		if *slot.doc, err = document.Parse([]byte(slot.text)); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
 // Conformance makes a runtime a host for package abitest.
 func Conformance(rt *host.Runtime) abitest.Host { return conformanceHost{rt} }
 
@@ -33,24 +57,9 @@ func (g conformanceGuest) Close(ctx context.Context) error { return g.m.Close(ct
 
 // Call implements abitest.Guest.
 func (g conformanceGuest) Call(ctx context.Context, call abitest.Call) (abitest.Outcome, error) {
-	c := &host.Call{Op: call.Op, TargetVersion: call.TargetVersion}
-	var err error
-	if c.Meta, err = host.NewMeta(call.Meta); err != nil {
+	c, err := HostCall(call)
+	if err != nil {
 		return abitest.Outcome{}, err
-	}
-	for _, slot := range []struct {
-		text string
-		doc  **document.Document
-	}{
-		{call.Object, &c.Object}, {call.OldObject, &c.OldObject}, {call.Options, &c.Options},
-		{call.Params, &c.Params}, {call.Namespace, &c.Namespace},
-	} {
-		if slot.text == "" {
-			continue
-		}
-		if *slot.doc, err = document.Parse([]byte(slot.text)); err != nil {
-			return abitest.Outcome{}, err
-		}
 	}
 	res, err := g.m.Call(ctx, c)
 	if err != nil {
