@@ -204,8 +204,9 @@ func (f *fixture) setFailing(failing bool) { f.current.failing.Store(failing) }
 
 // UpdatePrefixTransformer implements upstream's InterfaceWithPrefixTransformer.
 func (f *fixture) UpdatePrefixTransformer(modify uptesting.PrefixTransformerModifier) func() {
-	changed := *f.prefix
-	return f.UpdateTransformer(func(upvalue.Transformer) upvalue.Transformer { return modify(&changed) })
+	// A new one, not a copy: the cacher's watch counts reads of f.prefix at any time.
+	changed := uptesting.NewPrefixTransformer([]byte(storedPrefix), false)
+	return f.UpdateTransformer(func(upvalue.Transformer) upvalue.Transformer { return modify(changed) })
 }
 
 // UpdateTransformer implements upstream's InterfaceWithTransformerOverride.
