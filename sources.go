@@ -11,7 +11,7 @@ import (
 // sources is written by the linker.
 //
 //go:embed LICENSE go.mod
-//go:embed abi/*.go abi/document/*.go
+//go:embed abi/*.go abi/document/*.go abi/lookup/*.go
 //go:embed sdk/go/*.go sdk/go/internal/codec/*.go sdk/go/weirtest/*.go
 //go:embed sdk/c/weir.h sdk/c/weir.c sdk/c/weir_test.h
 //go:embed sdk/rust/Cargo.toml sdk/rust/src
