@@ -15,13 +15,20 @@ import (
 const (
 	headroom     = 32 << 20
 	headroomPart = 8
+	// minLive is what the runtime takes a heap to be at least.
+	minLive = 4 << 20
 	// tuneInterval is the time between two looks at the heap.
 	tuneInterval = 2 * time.Second
+	// The heap is at rest when it has been given less than restPart of what lives for restLooks looks.
+	restLooks = 10
+	restPart  = 64
+	// worthPart of what lives is what a collection at rest must be able to give back.
+	worthPart = 8
 )
 
 // percentFor returns the GC percentage that gives a heap of so many live bytes its headroom.
 func percentFor(live uint64) int {
-	live = max(live, 4<<20) // below it the runtime has a least heap of its own
+	live = max(live, minLive)
 	return int((headroom + live/headroomPart) * 100 / live)
 }
 
@@ -33,17 +40,22 @@ func tuneMemory(ctx context.Context) {
 	}
 	ticker := time.NewTicker(tuneInterval)
 	defer ticker.Stop()
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	set := 0
+	var (
+		heap heap
+		rest rest
+		set  int
+	)
 	for {
-		metrics.Read(sample)
-		if sample[0].Value.Kind() == metrics.KindUint64 {
-			want := percentFor(sample[0].Value.Uint64())
-			// To set it stops the world: not for small changes.
-			if change := want - set; change > set/10 || -change > set/10 {
-				debug.SetGCPercent(want)
-				set = want
-			}
+		heap.read()
+		want := percentFor(heap.live)
+		// To set it stops the world: not for small changes.
+		if change := want - set; change > set/10 || -change > set/10 {
+			debug.SetGCPercent(want)
+			set = want
+		}
+		if rest.look(heap) {
+			debug.FreeOSMemory()
+			releaseProgram()
 		}
 		select {
 		case <-ctx.Done():
@@ -51,6 +63,51 @@ func tuneMemory(ctx context.Context) {
 		case <-ticker.C:
 		}
 	}
+}
+
+// heap is what the runtime tells of its memory, in bytes.
+type heap struct {
+	live      uint64 // found by the last collection
+	allocated uint64 // ever
+	used      uint64 // by objects, dead ones too
+	kept      uint64 // free, and not given back
+}
+
+// read asks the runtime.
+func (h *heap) read() {
+	samples := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+	}
+	metrics.Read(samples)
+	for i, to := range []*uint64{&h.live, &h.allocated, &h.used, &h.kept} {
+		if samples[i].Value.Kind() == metrics.KindUint64 {
+			*to = samples[i].Value.Uint64()
+		}
+	}
+}
+
+// rest finds out that a heap is at rest. Then the headroom that work needed is worth more to the machine than to the
+// server: the runtime alone would keep it for good.
+type rest struct {
+	looks     int
+	allocated uint64 // at the look before
+	released  bool   // since the heap came to rest
+}
+
+// look tells whether what is dead or free should be given back now; once while the heap is at rest.
+func (r *rest) look(h heap) bool {
+	if h.allocated-r.allocated > max(h.live, minLive)/restPart {
+		r.looks, r.released = 0, false
+	}
+	r.allocated = h.allocated
+	if r.looks++; r.looks < restLooks || r.released {
+		return false
+	}
+	r.released = true
+	return h.kept+(max(h.used, h.live)-h.live) > max(h.live, minLive)/worthPart
 }
 
 // releaseStartup gives the memory back that only the start needed, once ready says nil.

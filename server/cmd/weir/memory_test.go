@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +46,62 @@ func TestTuneMemory(t *testing.T) {
 	tuneMemory(ctx)
 	if got := debug.SetGCPercent(100); got != 100 {
 		t.Errorf("GOGC is 100, and the percentage %d", got)
+	}
+}
+
+func TestRest(t *testing.T) {
+	const mib = 1 << 20
+	tests := []struct {
+		name  string
+		heaps []heap // one a look, the last repeated
+		looks int
+		want  []int // the looks that say yes
+	}{
+		{"dead and free memory is given back once", []heap{{live: 100 * mib, used: 120 * mib, kept: 10 * mib}}, 3 * restLooks, []int{restLooks}},
+		{"dead memory alone is enough", []heap{{live: 100 * mib, used: 120 * mib}}, restLooks, []int{restLooks}},
+		{"little is not worth a collection", []heap{{live: 100 * mib, used: 105 * mib, kept: 5 * mib}}, 3 * restLooks, nil},
+		{"no collection yet", []heap{{used: 3 * mib}}, restLooks, []int{restLooks}},
+		{"work begins the count again", []heap{
+			{live: 100 * mib, used: 130 * mib}, {live: 100 * mib, used: 130 * mib}, {live: 100 * mib, used: 130 * mib, allocated: 2 * mib},
+		}, restLooks + 5, []int{restLooks + 2}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var r rest
+			var got []int
+			for i := range tc.looks {
+				if r.look(tc.heaps[min(i, len(tc.heaps)-1)]) {
+					got = append(got, i+1)
+				}
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("given back at looks %v, want %v", got, tc.want)
+			}
+		})
+	}
+	t.Run("each rest once", func(t *testing.T) {
+		var r rest
+		h, given := heap{live: 100 * mib, used: 130 * mib}, 0
+		for range 3 {
+			h.allocated += 50 * mib
+			for range 2 * restLooks {
+				if r.look(h) {
+					given++
+				}
+			}
+		}
+		if given != 3 {
+			t.Errorf("given back %d times in three rests", given)
+		}
+	})
+}
+
+func TestHeapRead(t *testing.T) {
+	runtime.GC()
+	var h heap
+	h.read()
+	if h.live == 0 || h.allocated == 0 || h.used == 0 {
+		t.Errorf("read %+v, want all but kept to be known", h)
 	}
 }
 
