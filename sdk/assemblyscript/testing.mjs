@@ -16,7 +16,7 @@ const ops = {
 };
 const inputs = ["meta", "object", "oldObject", "options", "settings", "params", "namespace", "targetVersion"];
 const outputs = { 16: "result", 17: "object", 18: "patch", 19: "manifest" };
-const ENOENT = 2, EINVAL = 22;
+const EPERM = 1, ENOENT = 2, EINVAL = 22;
 /** A member, or a bracket with an index, a quoted member or *. */
 const bracket = /\[(?:\*|\d+|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]/;
 const step = new RegExp(`${bracket.source}|[^.[\\]]+`, "g");
@@ -52,9 +52,12 @@ class Module {
    * Runs a hook with documents: object, oldObject, options, params, namespace,
    * meta, targetVersion. It returns errors, denied, warnings, audit; patch, the
    * JSON patch of what was changed, or object, the new one; and log, its lines.
+   * Of what else the module may ask for, lookup answers a request with the
+   * objects, and authorize one with whether it is allowed; without them it was
+   * not granted. They must answer an equal request equally.
    */
-  run(hook, documents) {
-    const instance = new Instance(this.#code, { meta: {}, settings: this.#settings, ...documents });
+  run(hook, { lookup, authorize, ...documents }) {
+    const instance = new Instance(this.#code, { meta: {}, settings: this.#settings, ...documents }, lookup, authorize);
     const manifest = instance.describe();
     if (!manifest.hooks.includes(hook)) throw new Error(`the module has no hook ${hook}; it has ${manifest.hooks.join(", ")}`);
     if (hook != "configure" && manifest.hooks.includes("configure")) {
@@ -66,7 +69,7 @@ class Module {
 }
 
 class Instance {
-  constructor(code, documents) {
+  constructor(code, documents, lookup, authorize) {
     this.documents = documents;
     this.written = {};
     this.log = [];
@@ -78,6 +81,13 @@ class Instance {
         this.written[outputs[slot]] = JSON.parse(this.text(ptr, len));
         return len;
       },
+      lookup: (ptr, len, buf, cap) => {
+        if (!lookup) return -EPERM;
+        const request = JSON.parse(this.text(ptr, len));
+        const found = lookup(request), limit = request.limit || found.length;
+        return this.give({ items: found.slice(0, limit), more: found.length > limit, resourceVersion: "1" }, 0, buf, cap);
+      },
+      authorize: (ptr, len) => (authorize ? Number(authorize(JSON.parse(this.text(ptr, len)))) : -EPERM),
       log: (level, ptr, len) => {
         this.log.push(this.text(ptr, len));
         return len;

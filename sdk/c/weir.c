@@ -119,6 +119,8 @@ typedef struct {
 } buffer;
 
 static void append(buffer *b, const char *ptr, size_t len) {
+  if (len == 0)
+    return;
   if (b->len + len > b->cap) {
     size_t cap = 2 * (b->len + len) + 64;
     char *bigger = weir_alloc(cap);
@@ -709,6 +711,18 @@ static buffer join_path(const step *steps, size_t count) {
   return b;
 }
 
+weir_json weir_at(weir_json v, const char *path) {
+  step *steps = NULL;
+  size_t count = *path == 0 ? 0 : parse_path(path, &steps);
+  if (count == 0 && *path != 0) {
+    weir_log(WEIR_ERROR, weir_format("weir_at: not a path: %s", path));
+    __builtin_trap();
+  }
+  for (size_t i = 0; i < count && v.ptr != NULL; i++)
+    v = steps[i].element ? weir_element(v, steps[i].index) : weir_member(v, steps[i].name);
+  return v;
+}
+
 static bool same_steps(const step *a, const step *b, size_t count) {
   for (size_t i = 0; i < count; i++)
     if (a[i].element != b[i].element || !weir_text_equal(a[i].name, b[i].name))
@@ -810,6 +824,101 @@ void weir_delete(weir_object *obj, const char *path) {
     fail_with(obj->ctx, weir_format("delete %s: an element of a list; set the list instead", path));
   else if (exists(obj, steps, count))
     record(obj, "remove", steps, count, absent);
+}
+
+/* ---- other objects, and who may do what ---- */
+
+/* refused makes the hook fail for an errno. */
+static void refused(weir_ctx *ctx, const char *what, int why) {
+  fail_with(ctx, weir_format("%s: %s", what,
+                             why == WEIR_EPERM    ? "capability not granted"
+                             : why == WEIR_EINVAL ? "invalid argument"
+                             : why == WEIR_E2BIG  ? "over the limit"
+                                                    : "refused"));
+}
+
+int weir_try_lookup(weir_lookup_request r, weir_found *found) {
+  *found = (weir_found){absent, {"", 0}, false};
+  buffer b = {0};
+  append_char(&b, '{');
+  text_member(&b, "group", r.group);
+  text_member(&b, "resource", r.resource);
+  text_member(&b, "namespace", r.namespace);
+  text_member(&b, "name", r.name);
+  text_member(&b, "labelSelector", r.label_selector);
+  text_member(&b, "fieldSelector", r.field_selector);
+  if (r.fields != NULL && *r.fields != NULL) {
+    member(&b, "fields");
+    char open = '[';
+    for (const char *const *f = r.fields; *f != NULL; f++, open = ',') {
+      append_char(&b, open);
+      append_quoted(&b, *f, length(*f));
+    }
+    append_char(&b, ']');
+  }
+  if (r.limit > 0) {
+    member(&b, "limit");
+    append_int(&b, r.limit);
+  }
+  append_char(&b, '}');
+  reserve(4 << 10);
+  size_t cap = (size_t)(arena_end - arena_at);
+  char *end = arena_end, *at = take(cap); /* all, since a stand-in may use the arena, too */
+  int32_t n = weir_import_lookup(b.ptr, (int32_t)b.len, at, (int32_t)cap);
+  if (arena_end == end)
+    arena_at = n > 0 && (size_t)n <= cap ? at + n : at;
+  if (n > 0 && (size_t)n > cap) {
+    at = weir_alloc((size_t)n);
+    n = weir_import_lookup(b.ptr, (int32_t)b.len, at, n);
+  }
+  if (n < 0)
+    return -n;
+  weir_json answer = {at, (size_t)n};
+  found->items = weir_member(answer, weir_string("items"));
+  weir_json_text(weir_member(answer, weir_string("resourceVersion")), &found->resource_version);
+  weir_json_bool(weir_member(answer, weir_string("more")), &found->more);
+  return 0;
+}
+
+weir_found weir_lookup(weir_ctx *ctx, weir_lookup_request r) {
+  weir_found found;
+  int why = weir_try_lookup(r, &found);
+  if (why != 0)
+    refused(ctx, weir_format("lookup %s", r.resource == NULL ? "" : r.resource), why);
+  return found;
+}
+
+int weir_try_allowed(weir_access a, bool *allowed) {
+  buffer b = {0};
+  append_char(&b, '{');
+  text_member(&b, "verb", a.verb);
+  text_member(&b, "group", a.group);
+  text_member(&b, "resource", a.resource);
+  text_member(&b, "subresource", a.subresource);
+  text_member(&b, "namespace", a.namespace);
+  text_member(&b, "name", a.name);
+  text_member(&b, "path", a.path);
+  if (a.service_account_name != NULL) {
+    buffer account = {0};
+    append_char(&account, '{');
+    text_member(&account, "namespace", a.service_account_namespace);
+    text_member(&account, "name", a.service_account_name);
+    append_char(&account, '}');
+    member(&b, "serviceAccount");
+    append(&b, account.ptr, account.len);
+  }
+  append_char(&b, '}');
+  int32_t n = weir_import_authorize(b.ptr, (int32_t)b.len);
+  *allowed = n == 1;
+  return n < 0 ? -n : 0;
+}
+
+bool weir_allowed(weir_ctx *ctx, weir_access a) {
+  bool allowed;
+  int why = weir_try_allowed(a, &allowed);
+  if (why != 0)
+    refused(ctx, "authorize", why);
+  return allowed;
 }
 
 /* ---- exports ---- */
@@ -952,7 +1061,17 @@ WEIR_EXPORT("weir_describe") int32_t weir_describe(void) {
     append_quoted(&b, names[op], length(names[op]));
     open = ',';
   }
-  append_string(&b, open == '[' ? "[]}" : "]}");
+  append_string(&b, open == '[' ? "[]" : "]");
+  if (m->capabilities != NULL && *m->capabilities != NULL) {
+    member(&b, "capabilities");
+    open = '[';
+    for (const char *const *c = m->capabilities; *c != NULL; c++, open = ',') {
+      append_char(&b, open);
+      append_quoted(&b, *c, length(*c));
+    }
+    append_char(&b, ']');
+  }
+  append_char(&b, '}');
   return weir_import_write(WEIR_SLOT_MANIFEST, b.ptr, (int32_t)b.len) == (int32_t)b.len ? WEIR_OK : WEIR_FAILED;
 }
 

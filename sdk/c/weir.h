@@ -70,6 +70,9 @@ typedef struct {
   const char *name;                    /* required */
   const char *version;                 /* by habit semver */
   const char *group, *resource, *kind; /* written for; NULL means any */
+  /* What it needs to be granted, NULL at the end: lookup:configmaps,
+   * lookup:deployments.apps, authorize. NULL: nothing. */
+  const char *const *capabilities;
 
   /* Called once, before any other: reads weir_settings. Complaints refuse them. */
   void (*configure)(weir_ctx *ctx);
@@ -129,6 +132,9 @@ bool weir_json_bool(weir_json v, bool *out);
 /* The member or element of v; absent if there is none. */
 weir_json weir_member(weir_json v, weir_text name);
 weir_json weir_element(weir_json v, size_t index);
+/* The value at a path of v, without wildcards; absent if there is none. A path
+ * that does not parse traps. */
+weir_json weir_at(weir_json v, const char *path);
 bool weir_json_equal(weir_json a, weir_json b);
 
 /* A walk over an array or an object, in order:
@@ -148,6 +154,59 @@ typedef struct {
 
 weir_iter weir_each(weir_json v);
 bool weir_next(weir_iter *it);
+
+/* ---- other objects, and who may do what ---- */
+
+/* Which objects of a resource: the one of a name, or those that selectors
+ * match, in a namespace or in all. */
+typedef struct {
+  const char *group, *resource; /* resource is required; group NULL: core */
+  const char *namespace, *name; /* NULL: any */
+  /* As kubectl's -l and --field-selector; NULL: any. Not with a name. */
+  const char *label_selector, *field_selector;
+  /* Paths of the members that are wanted of each, NULL at the end; NULL: whole
+   * objects. apiVersion, kind, and of the metadata name, namespace, uid and
+   * resourceVersion come in any case. */
+  const char *const *fields;
+  int limit; /* of a list; 0: 500, which is the most */
+} weir_lookup_request;
+
+typedef struct {
+  weir_json items;            /* an array by namespace and name, for weir_each */
+  weir_text resource_version; /* of the state that was read */
+  bool more;                  /* whether the limit left some out */
+} weir_found;
+
+/* Reads objects as the server knew them last, which may be a moment ago; one
+ * that is absent is no item. It needs the capability lookup:RESOURCE or
+ * lookup:RESOURCE.GROUP. A look-up that is refused, as one of what was not
+ * granted or the 17th of a call, makes the hook fail.
+ *
+ *   static const char *const most[] = {"data.most", NULL};
+ *   weir_found limits = weir_lookup(ctx, (weir_lookup_request){
+ *       .resource = "configmaps", .namespace = "default", .name = "limits", .fields = most});
+ *   weir_json value = weir_at(weir_element(limits.items, 0), "data.most");
+ */
+weir_found weir_lookup(weir_ctx *ctx, weir_lookup_request request);
+/* The same for a hook that can do without: returns 0, or why it was refused:
+ * WEIR_EPERM, WEIR_EINVAL or WEIR_E2BIG. */
+int weir_try_lookup(weir_lookup_request request, weir_found *found);
+
+/* What somebody may do or not: a verb on a resource, or on a path such as
+ * /healthz. */
+typedef struct {
+  const char *verb;
+  const char *group, *resource, *subresource, *namespace, *name;
+  const char *path;
+  /* Who: a service account; NULL: who sent the request. */
+  const char *service_account_namespace, *service_account_name;
+} weir_access;
+
+/* Whether the server's authorizer allows it. It needs the capability authorize.
+ * A question that is refused, as the 17th of a call, makes the hook fail. */
+bool weir_allowed(weir_ctx *ctx, weir_access access);
+/* The same for a hook that can do without: as weir_try_lookup. */
+int weir_try_allowed(weir_access access, bool *allowed);
 
 /* ---- texts ---- */
 
@@ -253,7 +312,7 @@ enum {
 enum { WEIR_OK = 0, WEIR_UNIMPLEMENTED = 1, WEIR_FAILED = 2 };
 enum { WEIR_EPERM = 1, WEIR_ENOENT = 2, WEIR_E2BIG = 7, WEIR_EFAULT = 14, WEIR_EINVAL = 22, WEIR_ENOSYS = 38 };
 
-/* The imports. In WebAssembly they are the host's; weir_test.c has stand-ins
+/* The imports. In WebAssembly they are the host's; weir_test.h has stand-ins
  * for tests on the author's machine. */
 #ifdef __wasm__
 #define WEIR_IMPORT(n) __attribute__((import_module("weir.v1"), import_name(n)))
@@ -266,6 +325,9 @@ enum { WEIR_EPERM = 1, WEIR_ENOENT = 2, WEIR_E2BIG = 7, WEIR_EFAULT = 14, WEIR_E
 WEIR_IMPORT("read") int32_t weir_import_read(int32_t slot, int32_t off, char *buf, int32_t cap);
 WEIR_IMPORT("query") int32_t weir_import_query(int32_t slot, const char *path, int32_t path_len, char *buf, int32_t cap);
 WEIR_IMPORT("write") int32_t weir_import_write(int32_t slot, const char *ptr, int32_t len);
+/* These two are imported only by a module that looks up or asks. */
+WEIR_IMPORT("lookup") int32_t weir_import_lookup(const char *request, int32_t request_len, char *buf, int32_t cap);
+WEIR_IMPORT("authorize") int32_t weir_import_authorize(const char *request, int32_t request_len);
 WEIR_IMPORT("log") int32_t weir_import_log(int32_t level, const char *ptr, int32_t len);
 
 /* The exports. */

@@ -27,6 +27,11 @@
 typedef struct {
   const char *meta, *object, *old_object, *options, *settings, *params, *namespace_object;
   const char *target_version; /* a JSON string, "\"example.com/v2\"" */
+  /* Answers look-ups with the JSON array of the objects, and questions of who
+   * may do what. Requests are JSON. It must answer an equal request equally;
+   * NULL is that it was not granted. */
+  const char *(*lookup)(const char *request);
+  bool (*authorize)(const char *request);
 } weir_test_call;
 
 /* What a hook did. */
@@ -38,6 +43,7 @@ typedef struct {
 } weir_test_outcome;
 
 static const char *weir_test_inputs[WEIR_SLOT_TARGET_VERSION + 1];
+static weir_test_call weir_test_current;
 static char *weir_test_outputs[WEIR_SLOT_MANIFEST + 1];
 
 int32_t weir_import_read(int32_t slot, int32_t off, char *buf, int32_t cap) {
@@ -135,6 +141,36 @@ int32_t weir_import_write(int32_t slot, const char *ptr, int32_t len) {
   return len;
 }
 
+int32_t weir_import_lookup(const char *request, int32_t request_len, char *buf, int32_t cap) {
+  if (weir_test_current.lookup == NULL)
+    return -WEIR_EPERM;
+  weir_text asked = {request, (size_t)request_len};
+  const char *list = weir_test_current.lookup(weir_format("%T", &asked));
+  int64_t limit = 0, n = 0;
+  weir_json_int(weir_member((weir_json){request, (size_t)request_len}, weir_string("limit")), &limit);
+  const char *items = "";
+  weir_iter it = weir_each(weir_json_raw(list));
+  bool more = false;
+  while (!more && weir_next(&it)) {
+    more = limit > 0 && n++ == limit;
+    weir_text item = {it.value.ptr, it.value.len};
+    if (!more)
+      items = weir_format("%s%s%T", items, it.index > 0 ? "," : "", &item);
+  }
+  const char *answer = weir_format("{\"items\":[%s],\"more\":%s,\"resourceVersion\":\"1\"}", items, more ? "true" : "false");
+  int32_t len = (int32_t)strlen(answer);
+  if (len <= cap)
+    memcpy(buf, answer, (size_t)len);
+  return len;
+}
+
+int32_t weir_import_authorize(const char *request, int32_t request_len) {
+  if (weir_test_current.authorize == NULL)
+    return -WEIR_EPERM;
+  weir_text asked = {request, (size_t)request_len};
+  return weir_test_current.authorize(weir_format("%T", &asked));
+}
+
 int32_t weir_import_log(int32_t level, const char *ptr, int32_t len) {
   (void)level;
   (void)ptr;
@@ -152,6 +188,7 @@ static weir_test_outcome weir_test_run(int32_t op, weir_test_call call) {
   const char *inputs[] = {call.meta == NULL ? "{}" : call.meta, call.object, call.old_object, call.options, call.settings,
                           call.params, call.namespace_object, call.target_version};
   memcpy(weir_test_inputs, inputs, sizeof inputs);
+  weir_test_current = call;
   int32_t status = weir_invoke(op);
   return (weir_test_outcome){status, weir_test_output(WEIR_SLOT_RESULT), weir_test_output(WEIR_SLOT_PATCH),
                              weir_test_output(WEIR_SLOT_OBJECT_OUT)};

@@ -1,9 +1,10 @@
 // A call of a hook.
 
 import { Denial, FieldError } from "./errors";
-import { Writer } from "./json";
+import { Json, Writer } from "./json";
+import { Access, Found, Lookup } from "./lookup";
 import { View } from "./object";
-import { Slot, log, write } from "./sys";
+import { Slot, authorize, errno, log, lookup, why, write } from "./sys";
 
 export enum LogLevel {
   Debug = 0,
@@ -44,6 +45,40 @@ export class Context {
   /** The Namespace of the request; absent if it has none. */
   get namespace(): View {
     return new View(this, Slot.NAMESPACE);
+  }
+
+  /**
+   * Reads objects as the server knew them last, which may be a moment ago; one
+   * that is absent is not found. It needs the capability lookup:RESOURCE or
+   * lookup:RESOURCE.GROUP. A look-up that is refused, as one of what was not
+   * granted or the 17th of a call, makes the hook fail.
+   */
+  lookup(what: Lookup): Found {
+    const found = this.tryLookup(what);
+    if (found.errno != 0) this.fail(`lookup ${what.resource}: ${why(-found.errno)}`);
+    return found;
+  }
+
+  /** Like lookup, for a hook that can do without: errno says whether it was refused. */
+  tryLookup(what: Lookup): Found {
+    const answer = lookup(what.write());
+    return answer ? new Found(0, answer) : new Found(-errno, Json.raw("{}"));
+  }
+
+  /**
+   * Whether the server's authorizer allows something. It needs the capability
+   * authorize. A question that is refused, as the 17th of a call, makes the
+   * hook fail.
+   */
+  allows(access: Access): bool {
+    const n = this.tryAllows(access);
+    if (n < 0) this.fail(`authorize: ${why(n)}`);
+    return n == 1;
+  }
+
+  /** Like allows, for a hook that can do without: 1, 0, or a negative errno if it was refused. */
+  tryAllows(access: Access): i32 {
+    return authorize(access.write());
   }
 
   /** Sends a warning to the client. It should have at most 120 characters. */
@@ -114,15 +149,7 @@ export class Context {
       w.member("denied");
       denied.write(w);
     }
-    if (this.warnings.length > 0) {
-      w.member("warnings");
-      w.open("[");
-      for (let i = 0; i < this.warnings.length; i++) {
-        w.element();
-        w.quoted(this.warnings[i]);
-      }
-      w.close("]");
-    }
+    if (this.warnings.length > 0) w.textsMember("warnings", this.warnings);
     if (this.keys.length > 0) {
       // Of two equal keys the host takes the last.
       w.member("audit");

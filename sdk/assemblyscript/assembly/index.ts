@@ -28,5 +28,6 @@
 export { Context, LogLevel } from "./context";
 export { Denial, FieldError, duplicate, forbidden, invalid, notFound, notSupported, required, tooLong, tooMany, typeInvalid } from "./errors";
 export { Json, Members, Writer } from "./json";
+export { Access, Errno, Found, Lookup } from "./lookup";
 export { Module, weir_abi_v1, weir_describe, weir_invoke, weirAbort } from "./module";
 export { View, WeirObject } from "./object";

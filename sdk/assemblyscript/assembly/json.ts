@@ -1,5 +1,7 @@
 // JSON values as they are spelled, and how to spell them.
 
+import { parse } from "./path";
+
 // @ts-ignore: decorator
 @inline
 function byte(at: usize): u8 {
@@ -179,6 +181,16 @@ export class Json {
     const walk = this.members();
     while (walk.next()) if (walk.name == name) return walk.value;
     return null;
+  }
+
+  /** The value at a path, without wildcards, null if there is none. A path that does not parse traps. */
+  at(path: string): Json | null {
+    if (path == "") return this;
+    const steps = parse(path);
+    if (steps.length == 0) throw new Error(`not a path: ${path}`);
+    let v: Json | null = this;
+    for (let i = 0; i < steps.length && v; i++) v = steps[i].of(v);
+    return v;
   }
 
   /** An element of an array, null if there is none. */
@@ -406,6 +418,17 @@ export class Writer {
     if (value == "") return;
     this.member(name);
     this.quoted(value);
+  }
+
+  /** Writes a member with texts. */
+  textsMember(name: string, values: string[]): void {
+    this.member(name);
+    this.open("[");
+    for (let i = 0; i < values.length; i++) {
+      this.element();
+      this.quoted(values[i]);
+    }
+    this.close("]");
   }
 
   /** What was written. The writer must not be used any more. */

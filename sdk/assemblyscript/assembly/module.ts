@@ -34,6 +34,7 @@ export class Module {
   private group: string = "";
   private resource: string = "";
   private kind: string = "";
+  private needs: string[] = [];
 
   private configureHook: ((ctx: Context) => FieldError[]) | null = null;
   private change: Map<i32, Change> = new Map();
@@ -59,6 +60,12 @@ export class Module {
     this.group = group;
     this.resource = resource;
     this.kind = kind;
+    return this;
+  }
+
+  /** Says what the module needs to be granted: lookup:configmaps, lookup:deployments.apps, authorize. */
+  capabilities(needs: string[]): this {
+    this.needs = needs;
     return this;
   }
 
@@ -189,6 +196,7 @@ export class Module {
       w.quoted(names[op]);
     }
     w.close("]");
+    if (this.needs.length > 0) w.textsMember("capabilities", this.needs);
     w.close("}");
     return write(Slot.MANIFEST, w) ? 0 : 2;
   }

@@ -2,7 +2,8 @@
 
 import { Context } from "./context";
 import { Json, Writer } from "./json";
-import { E2BIG, ENOENT, Slot, errno, has, query } from "./sys";
+import { Step, join, parse } from "./path";
+import { ENOENT, Slot, errno, has, query, why } from "./sys";
 
 function slotName(slot: i32): string {
   return ["meta", "object", "oldObject", "options", "settings", "params", "namespace", "targetVersion"][slot];
@@ -17,7 +18,7 @@ export class View {
 
   private missing(path: string): void {
     if (errno < 0 && errno != -ENOENT) {
-      this.ctx.fail(`query ${slotName(this.slot)} ${path}: ${errno == -E2BIG ? "over the limit" : "invalid argument"}`);
+      this.ctx.fail(`query ${slotName(this.slot)} ${path}: ${why(errno)}`);
     }
   }
 
@@ -66,15 +67,6 @@ export class View {
     for (let i = 0; i < elements.length; i++) if (elements[i].isText()) all.push(elements[i].text());
     return all;
   }
-}
-
-/** A step of a path goes down to a member, or to an element. */
-class Step {
-  constructor(
-    public name: string,
-    /** -1 of a member. */
-    public index: i32 = -1,
-  ) {}
 }
 
 /** A change of what is at a path: to a value, or to nothing. */
@@ -185,9 +177,7 @@ export class WeirObject extends View {
       if (!startsWith(steps, n, edit.steps)) continue;
       // The last edit says what is there.
       let v = edit.value;
-      for (let j = edit.steps.length; j < n && v; j++) {
-        v = steps[j].index >= 0 ? v.element(steps[j].index) : v.member(steps[j].name);
-      }
+      for (let j = edit.steps.length; j < n && v; j++) v = steps[j].of(v);
       return v ? !v.isNull() : false;
     }
     const found = this.get(join(steps, n));
@@ -201,54 +191,4 @@ function startsWith(steps: Step[], n: i32, prefix: Step[]): bool {
     if (steps[i].index != prefix[i].index || steps[i].name != prefix[i].name) return false;
   }
   return true;
-}
-
-/** Spells a path for the host. */
-function join(steps: Step[], n: i32): string {
-  let path = "";
-  for (let i = 0; i < n; i++) {
-    const step = steps[i];
-    path += step.index >= 0 ? `[${step.name}]` : `['${step.name.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}']`;
-  }
-  return path;
-}
-
-/** Splits a path; no steps if it is not one. */
-function parse(path: string): Step[] {
-  const steps: Step[] = [];
-  const bad: Step[] = [];
-  let at = 0;
-  const end = path.length;
-  while (at < end) {
-    if (path.charCodeAt(at) != 0x5b) {
-      const start = at;
-      while (at < end && path.charCodeAt(at) != 0x2e && path.charCodeAt(at) != 0x5b) at++;
-      const name = path.substring(start, at);
-      if (name == "" || name == "*") return bad;
-      steps.push(new Step(name));
-    } else if (at + 1 < end && (path.charCodeAt(at + 1) == 0x27 || path.charCodeAt(at + 1) == 0x22)) {
-      const quote = path.charCodeAt(at + 1);
-      let name = "";
-      for (at += 2; at < end && path.charCodeAt(at) != quote; at++) {
-        if (path.charCodeAt(at) == 0x5c) at++;
-        if (at < end) name += path.charAt(at);
-      }
-      if (at + 1 >= end || path.charCodeAt(at + 1) != 0x5d) return bad;
-      at += 2;
-      steps.push(new Step(name));
-    } else {
-      const start = ++at;
-      let index = 0;
-      while (at < end && at - start < 9 && path.charCodeAt(at) >= 0x30 && path.charCodeAt(at) <= 0x39) {
-        index = index * 10 + path.charCodeAt(at++) - 0x30;
-      }
-      if (at == start || at == end || path.charCodeAt(at) != 0x5d) return bad;
-      steps.push(new Step(path.substring(start, at++), index));
-    }
-    if (at < end && path.charCodeAt(at) == 0x2e) {
-      at++;
-      if (at == end || path.charCodeAt(at) == 0x5b) return bad;
-    }
-  }
-  return steps;
 }

@@ -1,9 +1,11 @@
 //! A call of a hook.
 
 use crate::error::{Denial, FieldError, Refusal};
-use crate::json::ObjectBuilder;
+use crate::json::{Json, ObjectBuilder, ToJson};
+use crate::lookup::{Access, Errno, Found, Lookup};
 use crate::object::View;
 use crate::sys;
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cell::RefCell;
@@ -61,6 +63,38 @@ impl Context {
     /// The Namespace of the request; absent if it has none.
     pub fn namespace(&self) -> View {
         View::new(self, sys::NAMESPACE)
+    }
+
+    /// Reads objects as the server knew them last, which may be a moment ago;
+    /// one that is absent is not found. It needs the capability
+    /// `lookup:RESOURCE` or `lookup:RESOURCE.GROUP` in [`crate::module!`]. A
+    /// look-up that is refused, as one of what was not granted or the 17th of a
+    /// call, makes the hook fail.
+    pub fn lookup(&self, what: &Lookup) -> Found<'_> {
+        self.try_lookup(what).unwrap_or_else(|errno| {
+            self.fail(format!("lookup {}: {}", what.resource, errno));
+            Found::new(Json::new(""))
+        })
+    }
+
+    /// Like [`Context::lookup`], for a hook that can do without.
+    pub fn try_lookup(&self, what: &Lookup) -> Result<Found<'_>, Errno> {
+        sys::lookup(&what.to_json()).map(|answer| Found::new(Json::new(answer))).map_err(Errno)
+    }
+
+    /// Whether the server's authorizer allows something. It needs the
+    /// capability `authorize`. A question that is refused, as the 17th of a
+    /// call, makes the hook fail.
+    pub fn allows(&self, access: &Access) -> bool {
+        self.try_allows(access).unwrap_or_else(|errno| {
+            self.fail(format!("authorize: {}", errno));
+            false
+        })
+    }
+
+    /// Like [`Context::allows`], for a hook that can do without.
+    pub fn try_allows(&self, access: &Access) -> Result<bool, Errno> {
+        sys::authorize(&access.to_json()).map_err(Errno)
     }
 
     /// Sends a warning to the client. It should have at most 120 characters.

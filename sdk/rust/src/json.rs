@@ -82,6 +82,25 @@ impl<'a> Json<'a> {
         self.members().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
+    /// The value at a path, as of a [`crate::View`] but without wildcards.
+    ///
+    /// ```
+    /// # use weir::Json;
+    /// let pod = Json::new(r#"{"spec":{"containers":[{"image":"a"},{"image":"b"}]}}"#);
+    /// assert_eq!(pod.at("spec.containers[1].image").and_then(Json::text).as_deref(), Some("b"));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the path does not parse.
+    pub fn at(self, path: &str) -> Option<Json<'a>> {
+        if path.is_empty() {
+            return Some(self).filter(|v| !v.0.is_empty());
+        }
+        let steps = crate::object::parse(path).unwrap_or_else(|| panic!("not a path: {}", path));
+        steps.iter().try_fold(self, |v, step| step.of(v))
+    }
+
     /// An element of an array.
     pub fn element(self, index: usize) -> Option<Json<'a>> {
         self.elements().nth(index)
@@ -402,6 +421,14 @@ impl<'a> ObjectBuilder<'a> {
     pub fn member(mut self, name: &str, value: impl ToJson) -> Self {
         value.append_json(self.name(name));
         self
+    }
+
+    /// Appends a member with a text, unless it is empty.
+    pub(crate) fn text_member(self, name: &str, value: &str) -> Self {
+        if value.is_empty() {
+            return self;
+        }
+        self.member(name, value)
     }
 
     /// Appends a member's name; its value is to follow.

@@ -49,6 +49,13 @@
 //! came: changes take effect when the hook has returned. A path that does not
 //! parse makes the hook fail.
 //!
+//! # Other objects
+//!
+//! [`Context::lookup`] reads objects of the server's cache, and
+//! [`Context::allows`] asks its authorizer. A module says in
+//! [`Info::capabilities`] which it needs, `capabilities: &["lookup:configmaps"]`,
+//! and the Module object on the server grants them.
+//!
 //! # Memory
 //!
 //! Nothing is freed, for the host puts the module's memory back after each
@@ -69,6 +76,7 @@ mod context;
 mod error;
 mod hooks;
 pub mod json;
+mod lookup;
 mod module;
 mod object;
 #[doc(hidden)]
@@ -80,6 +88,7 @@ pub use context::{Context, Level};
 pub use error::{Denial, FieldError, Refusal};
 pub use hooks::*;
 pub use json::{Json, ToJson};
+pub use lookup::{Access, Errno, Found, Lookup};
 #[doc(hidden)]
 pub use module::private;
 pub use module::{Hooks, Info, Op, SDK};

@@ -23,6 +23,9 @@ pub struct Info {
     pub resource: &'static str,
     /// Kind that it is written for; empty means any.
     pub kind: &'static str,
+    /// What it needs to be granted: `lookup:configmaps`,
+    /// `lookup:deployments.apps`, `authorize`.
+    pub capabilities: &'static [&'static str],
 }
 
 /// What a module is asked to do.
@@ -107,9 +110,10 @@ impl<S: core::default::Default> Hooks<S> {
             ("kind", info.kind),
             ("sdk", SDK),
         ] {
-            if !value.is_empty() {
-                o = o.member(name, value);
-            }
+            o = o.text_member(name, value);
+        }
+        if !info.capabilities.is_empty() {
+            o = o.member("capabilities", info.capabilities);
         }
         o.member("hooks", hooks).end();
         if sys::write(sys::MANIFEST, &out) {

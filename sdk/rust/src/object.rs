@@ -23,8 +23,7 @@ impl<'a> View<'a> {
     }
 
     fn refused(&self, path: &str, errno: i32) {
-        let why = if errno == sys::E2BIG { "over the limit" } else { "invalid argument" };
-        self.ctx.fail(format!("query {} {}: {}", SLOTS[self.slot as usize], path, why));
+        self.ctx.fail(format!("query {} {}: {}", SLOTS[self.slot as usize], path, crate::Errno(errno)));
     }
 
     /// Whether there is a value at the path; null is one.
@@ -91,9 +90,19 @@ impl<'a> Deref for Object<'a> {
 
 /// A step of a path goes down to a member, or to an element.
 #[derive(Clone, PartialEq)]
-enum Step {
+pub(crate) enum Step {
     Member(String),
     Element(usize),
+}
+
+impl Step {
+    /// What is a step below a value.
+    pub(crate) fn of<'a>(&self, v: Json<'a>) -> Option<Json<'a>> {
+        match self {
+            Step::Element(index) => v.element(*index),
+            Step::Member(name) => v.member(name),
+        }
+    }
 }
 
 /// A change of what is at a path: to a value, or to nothing.
@@ -205,10 +214,7 @@ impl<'a> Object<'a> {
             None => return matches!(self.view.get(&join(steps)), Some(v) if !v.is_null()),
             // The last edit says what is there.
             Some(e) => e.value.as_deref().and_then(|value| {
-                steps[e.steps.len()..].iter().try_fold(Json::new(value), |v, step| match step {
-                    Step::Element(index) => v.element(*index),
-                    Step::Member(name) => v.member(name),
-                })
+                steps[e.steps.len()..].iter().try_fold(Json::new(value), |v, step| step.of(v))
             }),
         };
         matches!(found, Some(v) if !v.is_null())
@@ -245,7 +251,7 @@ fn join(steps: &[Step]) -> String {
 }
 
 /// Splits a path; None if it is not one.
-fn parse(path: &str) -> Option<Vec<Step>> {
+pub(crate) fn parse(path: &str) -> Option<Vec<Step>> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {

@@ -15,16 +15,14 @@ pub const OBJECT_OUT: i32 = 17;
 pub const PATCH: i32 = 18;
 pub const MANIFEST: i32 = 19;
 
-/// Errors of imports.
+/// An error of imports: what is asked for is absent. Others are [`crate::Errno`].
 pub const ENOENT: i32 = 2;
-pub const E2BIG: i32 = 7;
-pub const EINVAL: i32 = 22;
 
 #[cfg(target_arch = "wasm32")]
-pub use guest::{catch_panics, has, log, query, write};
+pub use guest::{authorize, catch_panics, has, log, lookup, query, write};
 
 #[cfg(not(target_arch = "wasm32"))]
-pub use crate::testing::{has, log, query, write};
+pub use crate::testing::{authorize, has, log, lookup, query, write};
 
 #[cfg(target_arch = "wasm32")]
 mod guest {
@@ -40,6 +38,11 @@ mod guest {
         fn import_write(slot: i32, ptr: *const u8, len: usize) -> i32;
         #[link_name = "log"]
         fn import_log(level: i32, ptr: *const u8, len: usize) -> i32;
+        // These two are imported only by a module that looks up or asks.
+        #[link_name = "lookup"]
+        fn import_lookup(request: *const u8, request_len: usize, buf: *mut u8, cap: usize) -> i32;
+        #[link_name = "authorize"]
+        fn import_authorize(request: *const u8, request_len: usize) -> i32;
     }
 
     /// Gives memory and takes none back, since the host does after each call.
@@ -104,23 +107,42 @@ mod guest {
         }
     }
 
-    /// The JSON at a path, or the errno. None is that it is absent.
-    pub fn query(slot: i32, path: &str) -> Result<Option<&'static str>, i32> {
+    /// Follows the buffer rule with what is left of the arena.
+    #[inline(always)]
+    fn answer(ask: impl Fn(*mut u8, usize) -> i32) -> Result<&'static str, i32> {
         let at = ARENA.reserve(1 << 10, 1);
         let cap = ARENA.end.get() - at;
-        let mut n = unsafe { import_query(slot, path.as_ptr(), path.len(), at as *mut u8, cap) };
+        let mut n = ask(at as *mut u8, cap);
         if n > cap as i32 {
             ARENA.reserve(n as usize, 1);
-            n = unsafe { import_query(slot, path.as_ptr(), path.len(), at as *mut u8, n as usize) };
+            n = ask(at as *mut u8, n as usize);
         }
-        match n {
-            _ if n == -ENOENT => Ok(None),
-            _ if n < 0 => Err(-n),
-            _ => {
-                ARENA.at.set(at + n as usize);
-                // What a host answers is UTF-8.
-                Ok(Some(unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(at as *const u8, n as usize)) }))
-            }
+        if n < 0 {
+            return Err(-n);
+        }
+        ARENA.at.set(at + n as usize);
+        // What a host answers is UTF-8.
+        Ok(unsafe { core::str::from_utf8_unchecked(core::slice::from_raw_parts(at as *const u8, n as usize)) })
+    }
+
+    /// The JSON at a path, or the errno. None is that it is absent.
+    pub fn query(slot: i32, path: &str) -> Result<Option<&'static str>, i32> {
+        match answer(|buf, cap| unsafe { import_query(slot, path.as_ptr(), path.len(), buf, cap) }) {
+            Err(ENOENT) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// The answer to a look-up, or the errno.
+    pub fn lookup(request: &str) -> Result<&'static str, i32> {
+        answer(|buf, cap| unsafe { import_lookup(request.as_ptr(), request.len(), buf, cap) })
+    }
+
+    /// Whether something is allowed, or the errno.
+    pub fn authorize(request: &str) -> Result<bool, i32> {
+        match unsafe { import_authorize(request.as_ptr(), request.len()) } {
+            n if n < 0 => Err(-n),
+            n => Ok(n == 1),
         }
     }
 

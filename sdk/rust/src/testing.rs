@@ -22,6 +22,7 @@
 //! Objects are read as they are given, and not made canonical first.
 
 use crate::json::Json;
+use crate::lookup::Errno;
 use crate::module::{Hooks, Op};
 use crate::object::split;
 use crate::sys;
@@ -29,7 +30,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 
 /// What a hook is called with. Documents are JSON; an empty one is absent.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 #[allow(missing_docs)]
 pub struct Call<'a> {
     pub meta: &'a str,
@@ -41,6 +42,11 @@ pub struct Call<'a> {
     pub namespace: &'a str,
     /// Of a conversion: example.com/v2.
     pub target_version: &'a str,
+    /// Answers a look-up, whose JSON it is given, with the JSON of each object.
+    /// None: it was not granted. See [`crate::Lookup`].
+    pub lookup: Option<fn(Json) -> Vec<String>>,
+    /// Answers whether something is allowed, likewise. See [`crate::Access`].
+    pub authorize: Option<fn(Json) -> bool>,
 }
 
 /// What a hook did.
@@ -64,6 +70,8 @@ struct Host {
     inputs: HashMap<i32, String>,
     outputs: HashMap<i32, String>,
     log: Vec<String>,
+    lookup: Option<fn(Json) -> Vec<String>>,
+    authorize: Option<fn(Json) -> bool>,
 }
 
 thread_local! {
@@ -90,7 +98,7 @@ pub fn run<S: Default>(hooks: Hooks<S>, op: Op, call: Call) -> Outcome {
                 inputs.insert(slot, text.to_owned());
             }
         }
-        *host.borrow_mut() = Host { inputs, ..Host::default() };
+        *host.borrow_mut() = Host { inputs, lookup: call.lookup, authorize: call.authorize, ..Host::default() };
     });
     let mut strategy = S::default();
     if op != Op::Configure && hooks.invoke(&mut strategy, Op::Configure as i32) != 1 {
@@ -108,7 +116,7 @@ pub fn run<S: Default>(hooks: Hooks<S>, op: Op, call: Call) -> Outcome {
 
 /// The import query.
 pub fn query(slot: i32, path: &str) -> Result<Option<&'static str>, i32> {
-    let steps = split(path).ok_or(sys::EINVAL)?;
+    let steps = split(path).ok_or(Errno::EINVAL.0)?;
     HOST.with(|host| {
         let host = host.borrow();
         let text = match host.inputs.get(&slot) {
@@ -142,6 +150,24 @@ pub fn query(slot: i32, path: &str) -> Result<Option<&'static str>, i32> {
 /// Whether there is a value at a path.
 pub fn has(slot: i32, path: &str) -> Result<bool, i32> {
     Ok(query(slot, path)?.is_some())
+}
+
+/// The import lookup.
+pub fn lookup(request: &str) -> Result<&'static str, i32> {
+    let answer = HOST.with(|host| host.borrow().lookup).ok_or(Errno::EPERM.0)?;
+    let request = Json::new(request);
+    let mut items = answer(request);
+    let limit = request.at("limit").and_then(Json::int).unwrap_or(i64::MAX) as usize;
+    let more = items.len() > limit;
+    items.truncate(limit);
+    let answer = format!("{{\"items\":[{}],\"more\":{},\"resourceVersion\":\"1\"}}", items.join(","), more);
+    Ok(Box::leak(answer.into_boxed_str()))
+}
+
+/// The import authorize.
+pub fn authorize(request: &str) -> Result<bool, i32> {
+    let answer = HOST.with(|host| host.borrow().authorize).ok_or(Errno::EPERM.0)?;
+    Ok(answer(Json::new(request)))
 }
 
 /// The import write.
