@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/apply"
 	"weir.dev/weir/server/loader"
@@ -39,6 +41,8 @@ type builder struct {
 	logger *slog.Logger
 	// wait waits until a write to a configuration resource is in force.
 	wait func(ctx context.Context, resource schema.GroupResource, resourceVersion string) error
+	// impact tells what a policy or binding would do to what is stored.
+	impact func(ctx context.Context, obj *document.Document)
 
 	mu    sync.Mutex
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
@@ -243,7 +247,11 @@ func (b *builder) store(d *resources.Definition, config registry.Config, out *re
 	}
 	out.Storage = store
 	if isConfiguration(gr) {
-		out.Storage = loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr, rv) })
+		barrier := loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr, rv) })
+		out.Storage = barrier
+		if slices.Contains(loader.PolicyResources(), gr) {
+			out.Storage = loader.NewPolicyDryRun(barrier, func(ctx context.Context, obj *document.Document) { b.impact(ctx, obj) })
+		}
 	}
 	return store, nil
 }

@@ -21,6 +21,8 @@ type mux struct {
 	index []byte
 	// profiling serves the profiles of the process.
 	profiling bool
+	// impact answers those who ask for a PolicyImpact as a stream.
+	impact http.Handler
 }
 
 func newMux(api, metrics http.Handler, checks ...*health) (*mux, error) {
@@ -43,6 +45,10 @@ func newMux(api, metrics http.Handler, checks ...*health) (*mux, error) {
 // ServeHTTP implements http.Handler.
 func (m *mux) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
+	if m.impact != nil && wantsImpactLines(r) {
+		m.impact.ServeHTTP(w, r)
+		return
+	}
 	for _, prefix := range []string{"/api", "/apis", "/openapi/v2", "/openapi/v3"} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok && (rest == "" || rest[0] == '/') {
 			m.api.ServeHTTP(w, r)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/policies/cel"
@@ -58,6 +59,7 @@ type Server struct {
 	lifecycle  *controllers.Namespaces
 	garbage    *controllers.Garbage
 	policies   *policy.Metrics
+	impact     *loader.Impact
 	registry   *prometheus.Registry
 
 	// starting and stopping hold /readyz back.
@@ -228,6 +230,8 @@ func (s *Server) openLoader() error {
 	if err := s.access.wire(build); err != nil {
 		return err
 	}
+	build.virtual[loader.ImpactResource] = impactResource{s}
+	build.impact = func(ctx context.Context, obj *document.Document) { s.impact.Tell(ctx, obj) }
 	if s.config.SuspendPolicies {
 		s.logger.Warn("admission policies are suspended: no policy guards any write until the server runs without --suspend-policies")
 	}
@@ -241,6 +245,10 @@ func (s *Server) openLoader() error {
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Host: s.host, ServerName: s.name(),
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics, PolicyMetrics: s.policies,
 	})
+	if err != nil {
+		return err
+	}
+	s.impact, err = loader.NewImpact(s.loader, loader.ImpactConfig{Authorizer: s.access.authorizer, Expressions: s.access.forExpressions})
 	if err != nil {
 		return err
 	}
@@ -305,6 +313,7 @@ func (s *Server) handler() (http.Handler, error) {
 		return nil, err
 	}
 	routes.profiling = !s.config.DisableProfiling
+	routes.impact = impactLines{s.impact}
 	requests, err := filters.NewMetrics(s.registry)
 	if err != nil {
 		return nil, err

@@ -32,6 +32,8 @@ type policyAccess struct {
 	rest.NoHooks
 	cfg      PolicyAccessConfig
 	resource schema.GroupResource
+	// given are policies that stand before the stored ones.
+	given []*document.Document
 }
 
 // Name implements rest.Layer.
@@ -102,6 +104,11 @@ func (g policyAccess) binding(ctx context.Context, obj *document.Document) (fiel
 
 func (g policyAccess) kindOf(ctx context.Context, name string) (document.Value, error) {
 	from := policiesOf(g.resource)
+	for _, obj := range g.given {
+		if gr, ok := PolicyResourceOf(obj.Get("apiVersion").String(), obj.Get("kind").String()); ok && gr == from && rest.MetaOf(obj).Name() == name {
+			return obj.Get("spec", "paramKind"), nil
+		}
+	}
 	getter, ok := g.cfg.Stored(from.Group, from.Resource).(rest.Getter)
 	if !ok {
 		return document.Value{}, fmt.Errorf("%s cannot be read", from)

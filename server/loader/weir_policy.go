@@ -72,15 +72,17 @@ func (l *Loader) compileWeirPolicyLocked(s *policyState) error {
 
 // makeWeirPolicyLocked makes a policy of what the Loader has.
 func (l *Loader) makeWeirPolicyLocked(from *v1alpha1.Policy) (policyState, error) {
-	return makeWeirPolicy(from, policyParts{engines: l.policies.engines, rego: l.cfg.Rego,
-		guest: func(name string, settings json.RawMessage) (*extension.SharedModule, string, error) {
-			module, err := l.guestLocked(name, settings)
-			digest := ""
-			if m := l.modules[name]; m != nil && m.inForce != nil {
-				digest = m.inForce.digest
-			}
-			return module, digest, err
-		}})
+	return makeWeirPolicy(from, policyParts{engines: l.policies.engines, rego: l.cfg.Rego, guest: l.guestAndDigestLocked})
+}
+
+// guestAndDigestLocked returns a module, configured with settings, and the digest of what is in force of it.
+func (l *Loader) guestAndDigestLocked(name string, settings json.RawMessage) (*extension.SharedModule, string, error) {
+	module, err := l.guestLocked(name, settings)
+	digest := ""
+	if m := l.modules[name]; m != nil && m.inForce != nil {
+		digest = m.inForce.digest
+	}
+	return module, digest, err
 }
 
 // policyParts are what a Policy is made of.

@@ -108,6 +108,36 @@ func (in PolicyBindingStatus) OpenAPIModelName() string {
 }
 
 // OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpact) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpact"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpactFinding) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpactFinding"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpactLine) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpactLine"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpactResource) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpactResource"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpactSpec) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpactSpec"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
+func (in PolicyImpactStatus) OpenAPIModelName() string {
+	return "dev.weir.v1alpha1.PolicyImpactStatus"
+}
+
+// OpenAPIModelName returns the OpenAPI model name for this type.
 func (in PolicyList) OpenAPIModelName() string {
 	return "dev.weir.v1alpha1.PolicyList"
 }
