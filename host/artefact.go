@@ -46,6 +46,16 @@ func Digest(wasm []byte) string {
 
 func (l Limits) pages() uint32 { return uint32((l.MemoryBytes + 64<<10 - 1) / (64 << 10)) }
 
+// importsABI tells whether a compiled module imports a function of the contract.
+func (a *artefact) importsABI(name string) bool {
+	for _, f := range a.compiled.ImportedFunctions() {
+		if module, n, _ := f.Import(); module == abi.ImportModule && n == name {
+			return true
+		}
+	}
+	return false
+}
+
 func sizeMessage(have, most int) string {
 	return fmt.Sprintf("module of %d bytes, more than %d", have, most)
 }

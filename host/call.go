@@ -25,6 +25,10 @@ type Call struct {
 	TargetVersion string
 	// Budget of the request; nil means that only the module's limits hold.
 	Budget *Budget
+	// Lookuper and Authorizer answer the guest in place of those of the
+	// ModuleConfig.
+	Lookuper   Lookuper
+	Authorizer Authorizer
 	// Trace is told of every call that the guest makes of an import of
 	// package abi, in order; nil: nobody is.
 	Trace func(ImportCall)
@@ -34,17 +38,22 @@ type Call struct {
 type ImportCall struct {
 	// Import is its name: abi.ImportQuery.
 	Import string
-	// Slot is the first argument; of the log import the level.
+	// Slot is the first argument of read, query and write; of the log import
+	// the level.
 	Slot abi.Slot
 	// Path of a query.
 	Path string
 	// Data is what was answered, if it fitted, or what was written or
-	// logged. It is only valid while Trace runs.
+	// logged; of lookup and authorize the request. It is only valid while
+	// Trace runs.
 	Data []byte
 	// Returned by the import: a length, or minus an abi.Errno.
 	Returned int32
 	// Fuel that it took.
 	Fuel int64
+	// Lookup is the record of a look-up; nil if there was none, since it was
+	// refused, or asked again with a larger buffer.
+	Lookup *Lookup
 }
 
 // Result is what a hook answered.
@@ -60,6 +69,8 @@ type Result struct {
 	Warnings []string
 	// Audit annotations.
 	Audit map[string]string
+	// Lookups are the records of what the guest looked up, in order.
+	Lookups []Lookup
 	// Fuel used; that of a call that fails is in its [Error].
 	Fuel uint64
 	// RestoredBytes of the guest's memory were written to put it back; -1

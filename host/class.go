@@ -28,7 +28,7 @@ const (
 	// ClassABIMismatch: the module is not a guest of this host.
 	ClassABIMismatch
 	// ClassNotReady: the module is not loaded, refused its settings, or was
-	// closed.
+	// closed; or what it looks up cannot be told now.
 	ClassNotReady
 )
 
@@ -68,6 +68,10 @@ type Error struct {
 	Trace string
 	// Fuel used by the call until it failed.
 	Fuel uint64
+	// Lookups are the records of what the guest looked up before it failed.
+	Lookups []Lookup
+	// Missing are the capabilities that a module asks for and was not granted.
+	Missing []string
 	// Err is the cause, if there is one.
 	Err error
 }

@@ -180,6 +180,12 @@ type ModuleConfig struct {
 	Settings json.RawMessage
 	// Limits; zero fields are the runtime's.
 	Limits Limits
+	// Capabilities are granted to the module, as abi.ValidGrant has them.
+	Capabilities []string
+	// Lookuper and Authorizer answer the calls of its imports, if they are
+	// granted. Without one such a call ends with the class NotReady.
+	Lookuper   Lookuper
+	Authorizer Authorizer
 	// Logger takes what the guest logs; nil means nobody does.
 	Logger *slog.Logger
 	// Warm are calls to run before the guest's state is captured, so that

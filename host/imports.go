@@ -35,6 +35,9 @@ func abiImports() map[string]importFunc {
 		abi.ImportQuery: {i32 + i32 + i32 + i32 + i32, i32, traced(abi.ImportQuery, importQuery)},
 		abi.ImportWrite: {i32 + i32 + i32, i32, traced(abi.ImportWrite, importWrite)},
 		abi.ImportLog:   {i32 + i32 + i32, i32, traced(abi.ImportLog, importLog)},
+
+		abi.ImportLookup:    {i32 + i32 + i32 + i32, i32, traced(abi.ImportLookup, importLookup)},
+		abi.ImportAuthorize: {i32 + i32, i32, traced(abi.ImportAuthorize, importAuthorize)},
 	}
 }
 
@@ -44,15 +47,21 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 		if c.trace == nil {
 			return f(c, args)
 		}
-		before := int64(c.guest.fuel.Get()) + importFuel
+		before, found := c.spent()-importFuel, len(c.look.found)
 		r := f(c, args)
-		call := ImportCall{Import: name, Slot: abi.Slot(int32(uint32(args[0]))), Returned: r, Fuel: before - int64(c.guest.fuel.Get())}
+		call := ImportCall{Import: name, Returned: r, Fuel: c.spent() - before}
 		memory := func(ptr, n uint64) []byte {
 			data, _ := c.guest.memory.Read(uint32(ptr), uint32(n))
 			return data
 		}
 		switch name {
+		case abi.ImportLookup, abi.ImportAuthorize:
+			call.Data = memory(args[0], min(args[1], abi.MaxLookupRequestBytes))
+			if len(c.look.found) > found {
+				call.Lookup = &c.look.found[found]
+			}
 		case abi.ImportRead, abi.ImportQuery:
+			call.Slot = abi.Slot(int32(uint32(args[0])))
 			buf, size := args[2], args[3]
 			if name == abi.ImportQuery {
 				buf, size = args[3], args[4]
@@ -62,6 +71,7 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 				call.Data = memory(buf, uint64(r))
 			}
 		default:
+			call.Slot = abi.Slot(int32(uint32(args[0])))
 			call.Data = memory(args[1], uint64(max(r, 0)))
 		}
 		c.trace(call)

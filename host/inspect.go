@@ -58,6 +58,7 @@ func (r *Runtime) inspect(ctx context.Context, wasm []byte, limits Limits) (*Ins
 	defer g.close()
 	m := &Module{artefact: a, config: ModuleConfig{Limits: limits}}
 	c := m.invocation(ctx, &Call{}, nil)
+	c.look.loading = true
 	c.limit *= loadFactor
 	c.deadline = c.now().Add(loadFactor * limits.Timeout)
 	if err := g.initialize(c); err != nil {

@@ -61,7 +61,9 @@ type invocation struct {
 
 	trace   func(ImportCall)
 	logger  *slog.Logger
-	logged  int
+	logged  int // bytes
+	entries int // of the log
+	look    looker
 	stderr  []byte        // the beginning, for messages
 	lines   [2][]byte     // of standard output and error, not yet ended
 	elapsed time.Duration // how far the guest's clock was advanced by waiting
@@ -135,6 +137,9 @@ func (c *invocation) refill(left int64) int64 {
 	return fuel
 }
 
+// spent is all the fuel that was used, of the slice that is running too.
+func (c *invocation) spent() int64 { return c.used + c.granted - int64(c.guest.fuel.Get()) }
+
 // charge takes fuel for what an import does.
 func (c *invocation) charge(units int) {
 	f := c.guest.fuel
@@ -182,8 +187,12 @@ func (c *invocation) randomSource() *rand.ChaCha8 {
 
 // log passes a line on, within the limits, and returns how much was kept.
 func (c *invocation) log(level slog.Level, line []byte) int {
+	if c.entries == abi.MaxLogLines {
+		return 0
+	}
 	line = line[:min(len(line), abi.MaxLogLineBytes, max(0, abi.MaxLogBytes-c.logged))]
 	c.logged += len(line)
+	c.entries++
 	if c.logger != nil && len(line) > 0 {
 		hook := "load"
 		if c.op != 0 {

@@ -104,6 +104,7 @@ func (m *Module) freshGuest(ctx context.Context) (*guest, time.Duration, error) 
 // setUp initialises, describes and configures a guest.
 func (m *Module) setUp(ctx context.Context, g *guest) (time.Duration, error) {
 	c := m.invocation(ctx, &Call{}, nil)
+	c.look.loading = true
 	c.limit *= loadFactor
 	c.deadline = c.now().Add(loadFactor * m.config.Limits.Timeout)
 	if err := g.initialize(c); err != nil {
@@ -111,6 +112,9 @@ func (m *Module) setUp(ctx context.Context, g *guest) (time.Duration, error) {
 	}
 	if m.ops == 0 {
 		if err := m.describe(g, c); err != nil {
+			return 0, err
+		}
+		if err := m.checkGrants(); err != nil {
 			return 0, err
 		}
 	}
@@ -150,8 +154,8 @@ func (m *Module) describe(g *guest, c *invocation) error {
 	if ops == 0 {
 		return bad(ClassABIMismatch, "no hooks")
 	}
-	if len(m.manifest.Capabilities) > 0 {
-		return bad(ClassCapability, "asks for %q, which is not granted", m.manifest.Capabilities[0])
+	if err := m.checkCapabilities(); err != nil {
+		return err
 	}
 	m.ops = ops
 	return nil
@@ -211,7 +215,7 @@ func (m *Module) warm(ctx context.Context, g *guest, call *Call) error {
 		return err
 	}
 	c := m.invocation(ctx, call, m.settings)
-	c.logger = nil
+	c.logger, c.look.loading = nil, true
 	if _, ferr := g.enter(c, g.invoke, uint64(call.Op)); ferr != nil {
 		return g.reset(m.state)
 	}
@@ -276,6 +280,16 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 		now:       m.artefact.host.config.Now,
 		logger:    m.config.Logger,
 		trace:     call.Trace,
+		look: looker{
+			capabilities: m.manifest.Capabilities,
+			objects:      m.config.Lookuper, authorizer: m.config.Authorizer,
+		},
+	}
+	if call.Lookuper != nil {
+		c.look.objects = call.Lookuper
+	}
+	if call.Authorizer != nil {
+		c.look.authorizer = call.Authorizer
 	}
 	if m.state != nil {
 		c.elapsed = m.state.elapsed
@@ -333,14 +347,15 @@ func (m *Module) call(ctx context.Context, call *Call) (*Result, *Error) {
 		restored = g.linear.Restored()
 		m.pool.Put(g)
 	}
+	var res *Result
+	if ferr == nil {
+		res, ferr = c.result(status, call)
+	}
 	if ferr != nil {
+		ferr.Lookups = c.look.found
 		return nil, ferr
 	}
-	res, ferr := c.result(status, call)
-	if ferr != nil {
-		return nil, ferr
-	}
-	res.RestoredBytes = restored
+	res.Lookups, res.RestoredBytes = c.look.found, restored
 	return res, nil
 }
 

@@ -184,8 +184,8 @@ func TestLogIsCapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	const line = "the water rises"
-	if n := strings.Count(buf.String(), line); n != abi.MaxLogBytes/len(line) {
-		t.Errorf("%d lines, want %d", n, abi.MaxLogBytes/len(line))
+	if n := strings.Count(buf.String(), line); n != abi.MaxLogLines {
+		t.Errorf("%d lines, want %d", n, abi.MaxLogLines)
 	}
 	if !strings.Contains(buf.String(), "level=WARN") || !strings.Contains(buf.String(), "hook=validateCreate") {
 		t.Errorf("log: %.200s", buf.String())

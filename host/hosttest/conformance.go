@@ -2,10 +2,12 @@ package hosttest
 
 import (
 	"context"
+	"errors"
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/abitest"
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 )
 
@@ -40,11 +42,45 @@ type conformanceHost struct{ rt *host.Runtime }
 
 // Load implements abitest.Host.
 func (h conformanceHost) Load(ctx context.Context, wasm []byte, settings string) (abitest.Guest, error) {
-	m, err := h.rt.Load(ctx, wasm, host.ModuleConfig{Name: "conformance", Settings: []byte(settings)})
+	config, err := ConformanceConfig()
+	if err != nil {
+		return nil, err
+	}
+	config.Settings = []byte(settings)
+	m, err := h.rt.Load(ctx, wasm, config)
 	if err != nil {
 		return nil, err
 	}
 	return conformanceGuest{m}, nil
+}
+
+// ConformanceConfig grants a conformance guest what it asks for, and has what it
+// looks up.
+func ConformanceConfig() (host.ModuleConfig, error) {
+	var docs []*document.Document
+	for _, text := range abitest.Objects() {
+		d, err := document.Parse([]byte(text))
+		if err != nil {
+			return host.ModuleConfig{}, err
+		}
+		docs = append(docs, d)
+	}
+	objects, err := lookup.NewObjects(docs...)
+	return host.ModuleConfig{
+		Name: "conformance", Capabilities: abitest.Capabilities(),
+		Lookuper: away{objects}, Authorizer: lookup.Allowed(abitest.Allowed()),
+	}, err
+}
+
+// away has no answer for abitest.AwayNamespace.
+type away struct{ host.Lookuper }
+
+// Lookup implements host.Lookuper.
+func (a away) Lookup(ctx context.Context, q *lookup.Query) (*lookup.Found, error) {
+	if q.Namespace == abitest.AwayNamespace {
+		return nil, errors.New("the cache is not ready")
+	}
+	return a.Lookuper.Lookup(ctx, q)
 }
 
 type conformanceGuest struct{ m *host.Module }

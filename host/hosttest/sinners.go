@@ -33,7 +33,7 @@ func loadSinners() []Sinner {
 	forbidden := NewGuest("forbidden")
 	forbidden.Import("env", "system", forbidden.Void)
 	ungranted := NewGuest("ungranted")
-	ungranted.Import(abi.ImportModule, "lookup", ungranted.Unary)
+	ungranted.Import(abi.ImportModule, abi.ImportAuthorize, ungranted.Type(I32+I32, I32))
 	mistyped := NewGuest("mistyped")
 	mistyped.Import(abi.ImportModule, abi.ImportRead, mistyped.Void)
 	greedy := NewGuest("greedy")
@@ -62,7 +62,7 @@ func loadSinners() []Sinner {
 		at("component", host.ClassABIMismatch, "a component?", []byte("\x00asm\x0d\x00\x01\x00")),
 		at("truncated", host.ClassABIMismatch, "unexpected end", Echo("truncated")[:200]),
 		at("imports_the_environment", host.ClassCapability, `"env"."system", which is not granted`, forbidden.Finish(nil)),
-		at("imports_what_was_not_granted", host.ClassCapability, `"weir.v1"."lookup", which is not granted`, ungranted.Finish(nil)),
+		at("imports_what_was_not_granted", host.ClassCapability, `imports "weir.v1"."authorize", and its manifest does not ask for it`, ungranted.Finish(nil)),
 		at("imports_with_another_type", host.ClassCapability, "another type", mistyped.Finish(nil)),
 		at("wants_all_memory", host.ClassMemory, "asks for 128000 KiB of memory", greedy.finish(abi.ExportMarker, nil)),
 		at("wants_a_huge_table", host.ClassABIMismatch, "table of 134217728 entries", table.Finish(nil)),
@@ -78,7 +78,7 @@ func loadSinners() []Sinner {
 		at("has_no_name", host.ClassBadOutput, "no name", newGuest(`{"hooks":["default"]}`).Finish(nil)),
 		at("has_no_hooks", host.ClassABIMismatch, "no hooks", newGuest(`{"name":"x"}`).Finish(nil)),
 		at("invents_a_hook", host.ClassABIMismatch, `hook "levitate" does not exist`, newGuest(`{"name":"x","hooks":["levitate"]}`).Finish(nil)),
-		at("asks_for_a_capability", host.ClassCapability, `asks for "lookup"`, newGuest(`{"name":"x","hooks":["default"],"capabilities":["lookup"]}`).Finish(nil)),
+		at("asks_for_a_capability", host.ClassCapability, `asks for "lookup:pods", which is not granted; to grant it: spec.capabilities: ["lookup:pods"]`, newGuest(`{"name":"x","hooks":["default"],"capabilities":["lookup:pods"]}`).Finish(nil)),
 		at("refuses_its_settings", host.ClassNotReady, "settings refused: no", refuser()),
 	}
 }
