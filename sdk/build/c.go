@@ -47,7 +47,7 @@ func guestC(ctx context.Context, c Config) error {
 		}
 	}
 	args := []string{
-		"--target=wasm32", "-std=c11", "-Os", "-mbulk-memory", "-Wall", "-Wextra", "-nostdlib", "-fvisibility=hidden", "-I", sdk,
+		"--target=wasm32", "-std=c11", "-Os", "-mbulk-memory", "-Wall", "-Wextra", "-Wno-unused-parameter", "-nostdlib", "-fvisibility=hidden", "-I", sdk,
 		"-Wl,--no-entry", "-Wl,-z,stack-size=32768", "-o", c.Output,
 	}
 	if c.Debug {

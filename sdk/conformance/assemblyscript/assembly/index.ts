@@ -2,6 +2,8 @@
 
 import { Context, FieldError, Json, LogLevel, Module, View, WeirObject, Writer, forbidden, invalid, required } from "weir-sdk/assembly";
 
+import { lookups } from "./lookups";
+
 export { weir_abi_v1, weir_describe, weir_invoke } from "weir-sdk/assembly";
 
 class Counter {
@@ -31,6 +33,7 @@ function recurse(n: i32): i32 {
 }
 
 new Module("conformance-assemblyscript", "1.0.0")
+  .capabilities(["lookup:configmaps", "authorize"])
   .configure((ctx) => {
     greeting = ctx.settings.text("greeting");
     return greeting == "" ? [required("greeting", "")] : none;
@@ -131,6 +134,7 @@ new Module("conformance-assemblyscript", "1.0.0")
         yes(obj.get("spec.map")!.equals(obj.get("spec.map")!)),
       ];
     } else if (asked == "many") return [obj.texts("spec.list[*].name").length.toString()];
+    else if (asked.startsWith("lookup") || asked.startsWith("authorize")) return lookups(ctx, asked);
     return out;
   })
   .warningsOnUpdate((ctx, obj, old) => (kase(obj) == "both" ? [kase(obj), kase(old)] : new Array<string>()))

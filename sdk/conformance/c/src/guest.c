@@ -1,5 +1,5 @@
 /* The conformance guest of the C SDK: it does what package abitest says. */
-#include "weir.h"
+#include "lookups.h"
 
 static weir_text greeting;
 
@@ -181,6 +181,8 @@ static void warnings_on_create(weir_ctx *ctx, weir_object *obj) {
     for (weir_iter it = weir_each(weir_get(obj, "spec.list[*].name")); weir_next(&it);)
       n++;
     warn_int(ctx, n);
+  } else {
+    lookups(ctx, weir_get_text(obj, "spec.case"));
   }
 }
 
@@ -232,6 +234,7 @@ static void admit_validate(weir_ctx *ctx, weir_object *obj, weir_object *old) {
 const weir_module weir_guest = {
     .name = "conformance-c",
     .version = "1.0.0",
+    .capabilities = (const char *const[]){"lookup:configmaps", "authorize", NULL},
     .configure = configure,
     .set_defaults = set_defaults,
     .prepare_for_create = prepare_for_create,

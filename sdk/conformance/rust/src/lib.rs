@@ -1,5 +1,7 @@
 //! The conformance guest of the Rust SDK: it does what package abitest says.
 
+mod lookups;
+
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use weir::json::{ObjectBuilder, ToJson};
 use weir::{Context, Denial, FieldError, Json, Level, Object, Refusal, View};
@@ -186,7 +188,7 @@ impl weir::StatusValidate for Guest {
 }
 
 impl weir::WarningsOnCreate for Guest {
-    fn warnings_on_create(&self, _: &Context, obj: &View) -> Vec<String> {
+    fn warnings_on_create(&self, ctx: &Context, obj: &View) -> Vec<String> {
         let text = |path| obj.text(path).unwrap_or_default().into_owned();
         match case(obj).as_str() {
             "path" => vec![text("spec.list[1].name"), text("metadata.annotations['example.com/key.with.dots']")],
@@ -210,7 +212,7 @@ impl weir::WarningsOnCreate for Guest {
                 (obj.get("spec.map") == obj.get("spec.map")).to_string(),
             ],
             "many" => vec![obj.texts("spec.list[*].name").len().to_string()],
-            _ => Vec::new(),
+            asked => lookups::lookups(ctx, asked),
         }
     }
 }
@@ -297,4 +299,5 @@ weir::module! {
         AdmitMutate, AdmitValidate,
     ],
     name: "conformance-rust", version: "1.0.0",
+    capabilities: &["lookup:configmaps", "authorize"],
 }
