@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage/etcd3"
 )
 
@@ -133,6 +134,19 @@ func (c *clusters) of(gr schema.GroupResource) *etcd {
 		return at
 	}
 	return c.all[0]
+}
+
+// unserved returns the resources that are placed but not in the catalog: misspelt, or of a definition that is not
+// there yet.
+func (c *clusters) unserved(catalog rest.Catalog) []schema.GroupResource {
+	var out []schema.GroupResource
+	for gr := range c.placed {
+		if catalog.Resource(gr.Group, gr.Resource) == nil {
+			out = append(out, gr)
+		}
+	}
+	slices.SortFunc(out, func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	return out
 }
 
 // close closes all; what uses them must have ended.

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/storage"
@@ -20,11 +22,14 @@ const lineagePage = 500
 type lineageRows struct {
 	clusters []lineageCluster
 	prefix   string // with a slash at its end
+	resource func(key string) schema.GroupResource
+	logger   *slog.Logger
 }
 
 // lineageCluster is one etcd. Of what it has, only the resources that are placed there count: it may hold
 // what was left behind when a resource was placed elsewhere.
 type lineageCluster struct {
+	name string
 	rows storage.Interface
 	has  func(key string) bool
 }
@@ -36,7 +41,7 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &lineageRows{prefix: s.prefix + "/"}
+	out := &lineageRows{prefix: s.prefix + "/", resource: resource, logger: logger}
 	for _, at := range s.clusters.all {
 		transformer := &lineageTransformer{Transformer: s.encryption.ByKey(resource), logger: logger}
 		rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Codec: lineageCodec{}, Transformer: transformer,
@@ -44,7 +49,7 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.clusters = append(out.clusters, lineageCluster{rows: rows, has: func(key string) bool {
+		out.clusters = append(out.clusters, lineageCluster{name: at.name, rows: rows, has: func(key string) bool {
 			return len(s.clusters.all) == 1 || s.clusters.of(resource(key)) == at
 		}})
 	}
@@ -77,10 +82,12 @@ func (r *lineageRows) Follow(ctx context.Context, h controllers.RowHandler) erro
 	return context.Cause(ctx)
 }
 
-// list puts all rows of a cluster, and returns the revision they are of.
+// list puts all rows of a cluster, and returns the revision they are of. What was left behind when a resource was
+// placed elsewhere is told.
 func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controllers.RowHandler) (revision string, err error) {
 	opts := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
 	opts.Predicate.Limit = lineagePage
+	left := map[schema.GroupResource]int{}
 	for {
 		list, err := at.rows.GetList(ctx, r.prefix, opts)
 		if err != nil {
@@ -89,9 +96,15 @@ func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controller
 		for _, row := range list.Rows {
 			if at.has(row.Key) {
 				h.Put(document.FromCanonical(row.Value))
+			} else {
+				left[r.resource(row.Key)]++
 			}
 		}
 		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
+			for gr, objects := range left {
+				r.logger.WarnContext(ctx, "objects are not served: --etcd-servers-overrides place their resource in another etcd than they are in; copy their keys there",
+					"resource", gr, "objects", objects, "etcd", at.name)
+			}
 			return storage.FormatResourceVersion(list.ResourceVersion), nil
 		}
 	}

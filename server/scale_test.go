@@ -3,8 +3,10 @@ package server_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -55,6 +57,24 @@ func body(t *testing.T, env *servertest.Environment, path string) (int, string, 
 	return resp.StatusCode, string(text), resp.Header
 }
 
+// logged is the log of a server.
+type logged struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // TestServersOverrides: config maps are in an etcd of their own, and nothing else notices.
 func TestServersOverrides(t *testing.T) {
 	mainAt, main := externalEtcd(t)
@@ -64,8 +84,16 @@ func TestServersOverrides(t *testing.T) {
 	if _, err := main.Put(ctx, "/registry/configmaps/default/old", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"old","namespace":"default","uid":"x","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["orphan"]}}`); err != nil {
 		t.Fatal(err)
 	}
-	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{mainAt},
-		Storage: server.StorageConfig{ServersOverrides: []string{"/configmaps#" + otherAt}}}})
+	if _, err := main.Put(ctx, "/registry/secrets/default/sealed", "k8s:enc:aesgcm:v1:key1:\x01\x02"); err != nil {
+		t.Fatal(err)
+	}
+	var log logged
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{mainAt}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Storage: server.StorageConfig{ServersOverrides: []string{"/configmaps#" + otherAt, "apps/deploymints#" + otherAt}}}})
+	// But an operator who forgot them, or mistyped a name, is told.
+	for _, want := range []string{"objects are not served", "resource=configmaps objects=1 etcd=etcd", "resource=deploymints.apps", "--encryption-provider-config"} {
+		soon(t, "the log says "+want, func() bool { return strings.Contains(log.String(), want) })
+	}
 	client := kubernetes.NewForConfigOrDie(env.RESTConfig())
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "n"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -438,6 +438,11 @@ func (s *Server) start(ctx context.Context) {
 			}
 		}
 	}
+	snapshot, release := s.loader.Holder().Acquire()
+	for _, gr := range s.clusters.unserved(snapshot) {
+		s.logger.WarnContext(ctx, "--etcd-servers-overrides place a resource that is not served", "resource", gr)
+	}
+	release()
 	s.starting.set(nil)
 	s.logger.InfoContext(ctx, "ready", "url", s.URL(), "kubeconfig", s.Kubeconfig())
 }

@@ -48,7 +48,7 @@ func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // ErrEncrypted says that an encrypted row is read as if it were not.
-var ErrEncrypted = errors.New("row is encrypted and no provider is configured for it")
+var ErrEncrypted = errors.New("row is encrypted and no provider is configured for it: give the server the --encryption-provider-config it was written with")
 
 // Identity is the Transformer that changes nothing. It does not return an encrypted row.
 type Identity struct{}
