@@ -10,6 +10,6 @@ func newPolicyCommand() *cobra.Command {
 		Short: "Test, lint, measure and replay admission policies before they are in force",
 		Args:  cobra.NoArgs,
 	}
-	command.AddCommand()
+	command.AddCommand(policyImpactCommand())
 	return command
 }
