@@ -23,13 +23,14 @@ import (
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
 	weirschema "weir.dev/weir/server/schema"
+	"weir.dev/weir/server/storage"
 )
 
 // builder makes a resource that can be served of its definition. Built-in resources and those of
 // CustomResourceDefinitions go through the same code.
 type builder struct {
 	set      *resources.Set
-	storages *storages
+	storages rowStorages
 	// prefix of all keys, e.g. /registry.
 	prefix string
 	// virtual serves the resources that are not stored, such as reviews.
@@ -39,7 +40,7 @@ type builder struct {
 	// engine compiles the conditional defaults of built-in kinds.
 	engine policies.Engine
 	logger *slog.Logger
-	// wait waits until a write to a configuration resource is in force.
+	// wait waits until a write to a configuration resource is in force; nil: nothing is written.
 	wait func(ctx context.Context, resource schema.GroupResource, resourceVersion string) error
 	// impact tells what a policy or binding would do to what is stored.
 	impact func(ctx context.Context, obj *document.Document)
@@ -48,7 +49,15 @@ type builder struct {
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
 }
 
-func newBuilder(set *resources.Set, storages *storages, prefix string, engines policies.Engines, rego loader.RegoCompiler, logger *slog.Logger) *builder {
+// rowStorages has what stores the rows of each resource.
+type rowStorages interface {
+	// get returns the storage of a resource whose keys begin with prefix.
+	get(gr schema.GroupResource, prefix string, namespaced bool, fields []registry.Field) (storage.Interface, error)
+	// drop stops the storage of a resource that is served no more.
+	drop(gr schema.GroupResource)
+}
+
+func newBuilder(set *resources.Set, storages rowStorages, prefix string, engines policies.Engines, rego loader.RegoCompiler, logger *slog.Logger) *builder {
 	engine := engines.Rules
 	layer := func(l rest.Layer) func(string) []rest.Layer {
 		return func(subresource string) []rest.Layer {
@@ -246,7 +255,7 @@ func (b *builder) store(d *resources.Definition, config registry.Config, out *re
 		return nil, err
 	}
 	out.Storage = store
-	if isConfiguration(gr) {
+	if isConfiguration(gr) && b.wait != nil {
 		barrier := loader.NewBarrier(store, func(ctx context.Context, rv string) error { return b.wait(ctx, gr, rv) })
 		out.Storage = barrier
 		if slices.Contains(loader.PolicyResources(), gr) {

@@ -108,7 +108,7 @@ func TestLoadPolicyRefuses(t *testing.T) {
 		{"field of a validation", `{kind: ValidatingAdmissionPolicy, spec: {validations: [{expr: a}]}}`, "", `d/policy.yaml: spec.validations: unknown field "expr"`},
 		{"no cases", policyYAML, `base: {}`, "d/cases/all.yaml: no cases"},
 		{"field of a case", policyYAML, `cases: [{name: a, objekt: {}}]`, `d/cases/all.yaml: case 0 "a": unknown field "objekt"`},
-		{"expect", policyYAML, `cases: [{name: a, object: {}, expect: yes}]`, `d/cases/all.yaml: case 0 "a": expect is "", not allowed, denied or failed`},
+		{"expect", policyYAML, `cases: [{name: a, object: {}, expect: yes}]`, `d/cases/all.yaml: case 0 "a": expect is "", not allowed, denied, failed or unmatched`},
 		{"no object", policyYAML, `cases: [{name: a, expect: allowed}]`, `d/cases/all.yaml: case 0 "a": no object`},
 		{"no old object", policyYAML, `cases: [{name: a, operation: UPDATE, object: {}, expect: allowed}]`, `d/cases/all.yaml: case 0 "a": no old object`},
 		{"an object that is deleted", policyYAML, `cases: [{name: a, operation: DELETE, object: {}, expect: allowed}]`, `d/cases/all.yaml: case 0 "a": what is deleted is the old object`},

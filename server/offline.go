@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/policies"
+	"weir.dev/weir/policies/cel"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/offline"
+	"weir.dev/weir/server/registry"
+	"weir.dev/weir/server/resources"
+	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
+)
+
+// OfflineConfig says how policies are judged without a server.
+type OfflineConfig struct {
+	// CacheDir keeps compiled modules; "": they are compiled each time.
+	CacheDir string
+	// Metered has the cost of expressions counted exactly, where a server only bounds it, and takes longer.
+	Metered bool
+	// Authorizer is asked by the variable authorizer of expressions; nil: nobody may do anything.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Logger gets what modules log; nil: nobody does.
+	Logger *slog.Logger
+}
+
+// Offline is a workbench for policies with the engines, kinds and resources of a server, which does not run.
+type Offline struct {
+	*offline.Workbench
+	host *host.Runtime
+}
+
+// NewOffline returns one. The caller closes it, after its sets.
+func NewOffline(cfg OfflineConfig) (*Offline, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Authorizer == nil {
+		cfg.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+			return authorizer.DecisionNoOpinion, "nobody is asked offline", nil
+		})
+	}
+	set, err := resources.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	engine, err := cel.New(cel.Config{AlwaysMeter: cfg.Metered})
+	if err != nil {
+		return nil, err
+	}
+	conditions, err := engine.WithLimits(cel.Config{RunLimit: policies.MatchConditionLimit, AlwaysMeter: cfg.Metered})
+	if err != nil {
+		return nil, err
+	}
+	rules, err := newRegoCompiler()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.CacheDir != "" {
+		if err := os.MkdirAll(cfg.CacheDir, 0o700); err != nil {
+			return nil, fmt.Errorf("cache directory: %w", err)
+		}
+	}
+	o := &Offline{}
+	if o.host, err = host.NewRuntime(host.Config{CacheDir: cfg.CacheDir}); err != nil {
+		return nil, err
+	}
+	engines := policies.Engines{Conditions: conditions, Rules: engine}
+	build := newBuilder(set, noRows{}, "/registry", engines, rules, cfg.Logger)
+	served := make([]*rest.Resource, 0, len(set.Definitions()))
+	for _, d := range set.Definitions() {
+		r, err := build.Build(d, false, nil)
+		if err != nil {
+			return nil, errors.Join(err, o.Close())
+		}
+		served = append(served, r)
+	}
+	o.Workbench, err = offline.New(offline.Config{Resources: served, Builder: build, Engines: engines, Rego: rules, Host: o.host, Logger: cfg.Logger,
+		Authorizer: func(a *admission.Attributes) any {
+			if a.User == nil {
+				return nil
+			}
+			return cel.NewAuthorizer(a.User, cfg.Authorizer, requestResource{a})
+		}})
+	if err != nil {
+		return nil, errors.Join(err, o.Close())
+	}
+	return o, nil
+}
+
+// Close frees what runs modules.
+func (o *Offline) Close() error { return o.host.Close(context.Background()) }
+
+// noRows stands for the storages of resources of which nothing is stored.
+type noRows struct{}
+
+// get implements rowStorages.
+func (noRows) get(schema.GroupResource, string, bool, []registry.Field) (storage.Interface, error) {
+	return unstored{}, nil
+}
+
+// drop implements rowStorages.
+func (noRows) drop(schema.GroupResource) {}
+
+// unstored is a storage that nobody calls.
+type unstored struct{ storage.Interface }
