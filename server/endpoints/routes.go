@@ -25,7 +25,6 @@ type verb func(w http.ResponseWriter, req *http.Request, sc *scope) error
 //	/openapi/v2  /openapi/v3[/…]
 func newContainer(s *server) http.Handler {
 	c := restful.NewContainer()
-	c.Router(restful.CurlyRouter{})
 	c.DoNotRecover(true) // the filter that recovers panics stands outside and answers as upstream
 	c.ServiceErrorHandler(func(err restful.ServiceError, req *restful.Request, resp *restful.Response) {
 		writeError(resp.ResponseWriter, req.Request, apierrors.NewGenericServerResponse(
@@ -43,6 +42,7 @@ func newContainer(s *server) http.Handler {
 	ws.Route(ws.GET("/v3").To(docs.serve(docs.v3Index)))
 	ws.Route(ws.GET("/v3/{groupVersion:*}").To(docs.serve(docs.v3)))
 	c.Add(ws)
+	c.Router(newSelector(c.RegisteredWebServices()))
 	// Not the container's own ServeHTTP: its http.ServeMux would redirect paths that
 	// it finds unclean, and answer what it does not know in plain text.
 	return http.HandlerFunc(c.Dispatch)
