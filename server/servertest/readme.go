@@ -18,6 +18,8 @@ type Typed struct {
 	// Says are parts of what it prints, to either output. Those of a command that fails are in the README too.
 	Says  []string
 	Fails bool
+	// Writes is the file that what it prints goes to, where a shell would be told so; "": none.
+	Writes string
 	// Until repeats it until it says so, for what the server does by itself.
 	Until bool
 }
@@ -48,6 +50,11 @@ func TypeReadme(t *testing.T, env *Environment, commands []Typed) {
 			out, err := run(c.Args)
 			for c.Until && !says(out, c.Says) && t.Context().Err() == nil {
 				out, err = run(c.Args)
+			}
+			if c.Writes != "" {
+				if err := os.WriteFile(c.Writes, []byte(out), 0o600); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if (err != nil) != c.Fails {
 				t.Errorf("%v\n%s", err, out)
