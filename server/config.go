@@ -51,6 +51,8 @@ type Config struct {
 	BindAddress string
 	// SecurePort to listen on; 0: any free one, see Server.URL.
 	SecurePort int
+	// HTTP2Server says who serves HTTP/2: HTTP2Weir or HTTP2Standard. Default HTTP2Standard.
+	HTTP2Server string
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate. Default: one of the server's own authority.
 	TLSCertFile, TLSPrivateKeyFile string
 	// ClientCAFile signs the certificates of clients, beside the server's own authority.
@@ -99,6 +101,9 @@ func (c *Config) Complete() {
 	if c.ModuleDir == "" {
 		c.ModuleDir = filepath.Join(c.DataDir, "modules")
 	}
+	if c.HTTP2Server == "" {
+		c.HTTP2Server = HTTP2Standard
+	}
 	c.Storage.complete()
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = DefaultRequestTimeout
@@ -119,6 +124,9 @@ func (c *Config) Validate() error {
 	}
 	if c.SecurePort < 0 || c.SecurePort > 65535 {
 		errs = append(errs, fmt.Errorf("--secure-port %d is not a port: give 1 to 65535, or 0 for any", c.SecurePort))
+	}
+	if c.HTTP2Server != "" && c.HTTP2Server != HTTP2Weir && c.HTTP2Server != HTTP2Standard {
+		errs = append(errs, fmt.Errorf("--http2-server %q: give %s or %s", c.HTTP2Server, HTTP2Weir, HTTP2Standard))
 	}
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together"))

@@ -12,6 +12,16 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"weir.dev/weir/server/h2"
+)
+
+// Who serves HTTP/2, see Config.HTTP2Server.
+const (
+	// HTTP2Weir is package h2.
+	HTTP2Weir = "weir"
+	// HTTP2Standard is the Go library.
+	HTTP2Standard = "standard"
 )
 
 // Bounds of connections, upstream's.
@@ -31,7 +41,7 @@ func listen(c *Config) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another --secure-port", address, err)
 	}
-	return listener, nil
+	return h2.Listener(listener), nil
 }
 
 // serving is what newHTTPServer needs. All fields are required.
@@ -43,7 +53,9 @@ type serving struct {
 	// requestTimeout bounds the body of a request and, with writeGrace, its answer: a client that sends or takes
 	// nothing must not hold on to what bounds the requests in flight. A watch sets its own times.
 	requestTimeout time.Duration
-	logger         *slog.Logger
+	// http2Server is Config.HTTP2Server.
+	http2Server string
+	logger      *slog.Logger
 }
 
 // newHTTPServer returns what serves over TLS, HTTP/2 and HTTP/1.1.
@@ -72,11 +84,15 @@ func newHTTPServer(c serving) (*http.Server, error) {
 		IdleTimeout:       idleTimeout,
 		ErrorLog:          slog.NewLogLogger(c.logger.Handler(), slog.LevelDebug),
 	}
-	err = http2.ConfigureServer(s, &http2.Server{
-		MaxConcurrentStreams: maxConcurrentStreams,
-		MaxReadFrameSize:     maxReadFrameSize,
-		IdleTimeout:          idleTimeout,
-	})
+	if c.http2Server == HTTP2Standard {
+		err = http2.ConfigureServer(s, &http2.Server{
+			MaxConcurrentStreams: maxConcurrentStreams,
+			MaxReadFrameSize:     maxReadFrameSize,
+			IdleTimeout:          idleTimeout,
+		})
+	} else {
+		err = h2.Configure(s, h2.Config{MaxConcurrentStreams: maxConcurrentStreams, MaxReadFrameSize: maxReadFrameSize})
+	}
 	s.TLSConfig.GetConfigForClient = freshAuthorities(s.TLSConfig, c.clientCAs)
 	return s, err
 }

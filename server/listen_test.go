@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 )
 
 // serveForTest serves handler and returns its address and what trusts it.
-func serveForTest(t *testing.T, timeout time.Duration, handler http.HandlerFunc) (string, *tls.Config) {
+func serveForTest(t *testing.T, http2Server string, timeout time.Duration, handler http.HandlerFunc) (string, *tls.Config) {
 	t.Helper()
 	files, err := EnsureCertificates(filepath.Join(t.TempDir(), "pki"), nil, time.Now())
 	if err != nil {
@@ -26,12 +25,12 @@ func serveForTest(t *testing.T, timeout time.Duration, handler http.HandlerFunc)
 	}
 	s, err := newHTTPServer(serving{
 		handler: handler, certFile: files.ServingCertFile, keyFile: files.ServingKeyFile, clientCAs: func() *x509.CertPool { return nil },
-		requestTimeout: timeout, logger: slog.New(slog.DiscardHandler),
+		requestTimeout: timeout, http2Server: http2Server, logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := listen(&Config{BindAddress: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,10 +56,11 @@ func serveForTest(t *testing.T, timeout time.Duration, handler http.HandlerFunc)
 // A client that begins a body and sends no more lets go of its request when the request's time is up.
 func TestSlowBody(t *testing.T) {
 	const timeout = 200 * time.Millisecond
-	for _, protocol := range []string{"http/1.1", "h2"} {
-		t.Run(protocol, func(t *testing.T) {
+	for _, tc := range []struct{ protocol, server string }{{"http/1.1", HTTP2Weir}, {"h2", HTTP2Weir}, {"h2", HTTP2Standard}} {
+		protocol := tc.protocol
+		t.Run(protocol+" "+tc.server, func(t *testing.T) {
 			read := make(chan error, 1)
-			address, trust := serveForTest(t, timeout, func(_ http.ResponseWriter, r *http.Request) {
+			address, trust := serveForTest(t, tc.server, timeout, func(_ http.ResponseWriter, r *http.Request) {
 				if want := map[int]string{1: "http/1.1", 2: "h2"}[r.ProtoMajor]; want != protocol {
 					t.Errorf("protocol is %s", want)
 				}
@@ -103,8 +103,14 @@ func TestSlowBody(t *testing.T) {
 
 // A stream that sets its own times, as a watch does, lives longer than a request.
 func TestStreamOutlivesRequestTimeout(t *testing.T) {
+	for _, server := range []string{HTTP2Weir, HTTP2Standard} {
+		t.Run(server, func(t *testing.T) { testStreamOutlivesRequestTimeout(t, server) })
+	}
+}
+
+func testStreamOutlivesRequestTimeout(t *testing.T, server string) {
 	const timeout = 100 * time.Millisecond
-	address, trust := serveForTest(t, timeout, func(w http.ResponseWriter, r *http.Request) {
+	address, trust := serveForTest(t, server, timeout, func(w http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(w)
 		if err := errors.Join(control.SetReadDeadline(time.Time{}), control.SetWriteDeadline(time.Time{}), control.Flush()); err != nil {
 			t.Error(err)

@@ -147,7 +147,7 @@ func (s *Server) assemble() error {
 		certFile, keyFile = s.certificates.ServingCertFile, s.certificates.ServingKeyFile
 	}
 	s.http, err = newHTTPServer(serving{handler: handler, certFile: certFile, keyFile: keyFile, clientCAs: s.clientCAs.Pool,
-		requestTimeout: s.config.RequestTimeout, logger: s.logger})
+		requestTimeout: s.config.RequestTimeout, http2Server: s.config.HTTP2Server, logger: s.logger})
 	if err != nil {
 		return err
 	}

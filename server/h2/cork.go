@@ -1,0 +1,139 @@
+package h2
+
+import (
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+)
+
+// maxGathered bounds what a corkedConn holds: an output and its control frames, and what TLS itself says.
+const maxGathered = 4 << 20
+
+var errNotTaken = errors.New("http2: the client does not read")
+
+// Listener returns l with connections that let a server of Configure hand many TLS records to the socket at once. To
+// all others they are what l has.
+func Listener(l net.Listener) net.Listener { return &listener{l} }
+
+type listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return newCorkedConn(c), nil
+}
+
+// corkedConn is the connection below TLS. Until cork is called it is the connection that it wraps. From then on no
+// Write waits: what is written is gathered while the cork is in, then offered to the socket; a goroutine sends what it
+// does not take.
+type corkedConn struct {
+	net.Conn
+	raw     syscall.RawConn
+	attempt func(fd uintptr) bool // c.try
+	corked  atomic.Bool
+	// drained is called without mu, by the goroutine that sent what the socket had not taken. Set by cork.
+	drained func(error)
+
+	mu       sync.Mutex
+	held     bool   // guarded by mu; writes are gathered
+	gathered []byte // guarded by mu
+	taken    int    // guarded by mu; how many bytes of gathered the socket has
+	draining bool   // guarded by mu; a goroutine sends what is gathered
+	err      error  // guarded by mu; of the socket
+}
+
+// cork begins gathering. Nothing may be under way.
+func (c *corkedConn) cork(drained func(error)) {
+	c.drained = drained
+	c.corked.Store(true)
+}
+
+// Write implements net.Conn.
+func (c *corkedConn) Write(p []byte) (int, error) {
+	if !c.corked.Load() {
+		return c.Conn.Write(p)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && len(c.gathered)-c.taken+len(p) > maxGathered {
+		c.err = errNotTaken
+	}
+	if c.err != nil {
+		return 0, c.err
+	}
+	c.gathered = append(c.gathered, p...)
+	if !c.held { // TLS speaks for itself: an alert, new keys
+		c.sendLocked()
+	}
+	return len(p), nil
+}
+
+// hold puts the cork in. buf is where to gather.
+func (c *corkedConn) hold(buf []byte) {
+	c.mu.Lock()
+	c.held = true
+	if c.gathered == nil {
+		c.gathered = buf
+	}
+	c.mu.Unlock()
+}
+
+// release takes the cork out. It reports whether all is sent; if not, and there is no error, drained will be called.
+// The memory comes back when it is not in use.
+func (c *corkedConn) release() (buf []byte, sent bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held = false
+	c.sendLocked()
+	if c.err != nil {
+		return nil, false, c.err
+	}
+	if c.draining {
+		return nil, false, nil
+	}
+	buf, c.gathered = c.gathered, nil
+	return buf, true, nil
+}
+
+// sendLocked offers to the socket what is gathered.
+func (c *corkedConn) sendLocked() {
+	if c.draining || c.err != nil || len(c.gathered) == 0 {
+		return
+	}
+	if err := c.raw.Write(c.attempt); err != nil {
+		c.err = err
+	}
+	if c.err != nil {
+		return
+	}
+	if c.taken == len(c.gathered) {
+		c.gathered, c.taken = c.gathered[:0], 0
+		return
+	}
+	c.draining = true
+	go c.drain()
+}
+
+// drain sends what the socket did not take, and waits for it.
+func (c *corkedConn) drain() {
+	c.mu.Lock()
+	for c.err == nil && len(c.gathered) > c.taken {
+		b := c.gathered[c.taken:]
+		c.gathered, c.taken = nil, 0 // what comes meanwhile goes after it
+		c.mu.Unlock()
+		_, err := c.Conn.Write(b)
+		c.mu.Lock()
+		if err != nil {
+			c.err = err
+		}
+	}
+	c.gathered, c.taken, c.draining = nil, 0, false
+	err := c.err
+	c.mu.Unlock()
+	c.drained(err)
+}

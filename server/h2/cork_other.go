@@ -1,0 +1,8 @@
+//go:build !unix
+
+package h2
+
+import "net"
+
+// newCorkedConn returns c: there is no way here to write to a socket without waiting for it.
+func newCorkedConn(c net.Conn) net.Conn { return c }
