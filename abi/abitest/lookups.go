@@ -97,11 +97,6 @@ func lookups() []Clause {
 			check: warns(fmt.Sprint(int(abi.EINVAL))),
 		},
 		{
-			Name: "lookup bad field", needs: lookup,
-			Does:  `looks up the field data[*] of the configmap limits in the namespace shop: a warning with the errno, decimal`,
-			check: warns(fmt.Sprint(int(abi.EINVAL))),
-		},
-		{
 			Name: "lookup away", needs: lookup, fails: "not_ready",
 			Does: "looks up the configmap limits in the namespace away",
 		},

@@ -115,20 +115,28 @@ func FromCanonical(raw []byte) *Document { return &Document{raw: raw} }
 
 // index builds the tape. It runs once.
 func (d *Document) index() {
+	var scratch [scratchNodes]node
+	if d.indexInto(scratch[:0]); d.err == nil {
+		d.tape = slices.Clone(d.tape)
+	}
+}
+
+// indexInto builds the tape in what tape has room for, and returns it to be used again. It sets d.err if there is none.
+func (d *Document) indexInto(tape []node) []node {
 	if len(d.raw) > maxBytes {
 		d.err = fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(d.raw), maxBytes)
-		return
+		return tape
 	}
-	var scratch [scratchNodes]node
-	tape, canonical, err := scan(d.raw, scratch[:0], MaxDepth)
+	tape, canonical, err := scan(d.raw, tape, MaxDepth)
 	switch {
 	case err != nil:
 		d.err = err
 	case !canonical || int(tape[0].end) != len(d.raw):
 		d.err = errNotCanonical
 	default:
-		d.tape = slices.Clone(tape)
+		d.tape = tape
 	}
+	return tape
 }
 
 // ready builds the tape if need be and reports whether there is one.

@@ -73,7 +73,7 @@ func (c *Context) Annotate(key, value string) {
 	c.result.Audit[key] = value
 }
 
-// Log writes a line to the server's log, which is cut at 1 KiB.
+// Log writes a line to the server's log, which is cut at 1 KiB. A call has 64.
 func (c *Context) Log(level abi.LogLevel, line string) { c.host.Log(level, line) }
 
 // failure is the panic of a hook that cannot decide.

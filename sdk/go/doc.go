@@ -65,6 +65,16 @@
 // hook needs little of a large object, and both kinds may be mixed in one
 // strategy.
 //
+// # Look-ups
+//
+// A hook can look other objects of the server up, with [Get] and [List], and ask
+// what a user may do, with [Authorize]. A module names the capabilities for that
+// in its [Info], and the operator grants them:
+//
+//	limits, err := weir.Get[struct {
+//		Data map[string]string `json:"data,omitempty"`
+//	}](ctx, weir.Ref{Resource: "configmaps", Namespace: q.Namespace, Name: "limits"})
+//
 // # Failures
 //
 // A hook that panics fails; the server does then as it does for a module that

@@ -15,3 +15,16 @@ type Host interface {
 	// Log is abi.ImportLog.
 	Log(level abi.LogLevel, line string) int
 }
+
+// Lookuper is a [Host] that looks objects up. It is apart, as is [Authorizer], so
+// that a module imports only what it uses.
+type Lookuper interface {
+	// Lookup is abi.ImportLookup.
+	Lookup(request, buf []byte) int
+}
+
+// Authorizer is a [Host] that tells what users may do.
+type Authorizer interface {
+	// Authorize is abi.ImportAuthorize.
+	Authorize(request []byte) int
+}

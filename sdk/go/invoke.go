@@ -21,6 +21,10 @@ type Info struct {
 	Version string
 	// Group, Resource and Kind that it is written for; empty means any.
 	Group, Resource, Kind string
+	// Capabilities that it needs for [Get] and [List], "lookup:configmaps" or
+	// "lookup:deployments.apps" for each resource, and "authorize" for
+	// [Authorize]. The operator has to grant them.
+	Capabilities []string
 }
 
 // Describe is abi.ExportDescribe.
@@ -28,6 +32,7 @@ func (h Hooks) Describe(host Host, info Info) abi.Status {
 	m := abi.Manifest{
 		Name: info.Name, Version: info.Version,
 		Group: info.Group, Resource: info.Resource, Kind: info.Kind, SDK: SDK,
+		Capabilities: info.Capabilities,
 	}
 	for _, op := range h.Ops() {
 		m.Hooks = append(m.Hooks, op.String())

@@ -13,6 +13,26 @@ import (
 // Outside of WebAssembly it does nothing.
 func Register(Info, Hooks) {}
 
+// nobody answers nothing.
+type nobody struct{}
+
+func (nobody) Lookup(_, _ []byte) int { return -int(abi.ENOSYS) }
+func (nobody) Authorize(_ []byte) int { return -int(abi.ENOSYS) }
+
+func lookuperOf(h Host) Lookuper {
+	if l, ok := h.(Lookuper); ok {
+		return l
+	}
+	return nobody{}
+}
+
+func authorizerOf(h Host) Authorizer {
+	if a, ok := h.(Authorizer); ok {
+		return a
+	}
+	return nobody{}
+}
+
 // checkSignatures panics if a method is named as a hook and is none.
 func checkSignatures(strategy any, h Hooks) {
 	t := reflect.TypeOf(strategy)

@@ -17,6 +17,12 @@ func importQuery(slot int32, path unsafe.Pointer, n int32, buf unsafe.Pointer, s
 //go:wasmimport weir.v1 write
 func importWrite(slot int32, data unsafe.Pointer, n int32) int32
 
+//go:wasmimport weir.v1 lookup
+func importLookup(request unsafe.Pointer, n int32, buf unsafe.Pointer, size int32) int32
+
+//go:wasmimport weir.v1 authorize
+func importAuthorize(request unsafe.Pointer, n int32) int32
+
 //go:wasmimport weir.v1 log
 func importLog(level int32, line unsafe.Pointer, n int32) int32
 
@@ -41,6 +47,25 @@ func (imports) Write(slot abi.Slot, data []byte) int {
 func (imports) Log(level abi.LogLevel, line string) int {
 	return int(importLog(int32(level), unsafe.Pointer(unsafe.StringData(line)), int32(len(line))))
 }
+
+// lookups is the Lookuper of a guest.
+type lookups struct{}
+
+func (lookups) Lookup(request, buf []byte) int {
+	return int(importLookup(unsafe.Pointer(unsafe.SliceData(request)), int32(len(request)),
+		unsafe.Pointer(unsafe.SliceData(buf)), int32(len(buf))))
+}
+
+func lookuperOf(Host) Lookuper { return lookups{} }
+
+// authorizations is the Authorizer of a guest.
+type authorizations struct{}
+
+func (authorizations) Authorize(request []byte) int {
+	return int(importAuthorize(unsafe.Pointer(unsafe.SliceData(request)), int32(len(request))))
+}
+
+func authorizerOf(Host) Authorizer { return authorizations{} }
 
 // registered is the module. Exports have no argument to pass it in.
 var registered struct {

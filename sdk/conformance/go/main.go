@@ -210,7 +210,7 @@ func (s *strategy) WarningsOnCreate(ctx *weir.Context, obj *weir.Object) (warnin
 	case "many":
 		return []string{strconv.Itoa(len(obj.Strings("spec.list[*].name")))}
 	}
-	return warnings
+	return append(append(warnings, lookUp(ctx, is(obj))...), authorize(ctx, is(obj))...)
 }
 
 func (s *strategy) WarningsOnUpdate(_ *weir.Context, obj, old *weir.Object) []string {
@@ -256,7 +256,9 @@ func (s *strategy) AdmitValidate(ctx *weir.Context, obj, old *weir.Object) error
 }
 
 func init() {
-	weir.Register(weir.Info{Name: "conformance-go", Version: "1.0.0"}, weir.For[Thing](&strategy{}))
+	weir.Register(weir.Info{
+		Name: "conformance-go", Version: "1.0.0", Capabilities: []string{"lookup:configmaps", "authorize"},
+	}, weir.For[Thing](&strategy{}))
 }
 
 func main() {}

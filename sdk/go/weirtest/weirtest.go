@@ -10,6 +10,7 @@
 package weirtest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	weir "weir.dev/weir/sdk/go"
 )
 
@@ -33,6 +35,12 @@ type Call struct {
 	Object, OldObject, Options, Params, Namespace string
 	// TargetVersion of a conversion, "group/version".
 	TargetVersion string
+	// Objects are those that can be looked up, in JSON; see lookup.Objects.
+	Objects []string
+	// Allowed is what weir.Authorize allows; an empty member stands for anything.
+	Allowed []weir.Access
+	// Capabilities that are granted; nil grants all.
+	Capabilities []string
 }
 
 // Result is what a hook did.
@@ -76,9 +84,21 @@ type host struct {
 	outputs map[abi.Slot][]byte
 	log     []string
 	op      abi.Op
+
+	objects      *lookup.Objects
+	allowed      lookup.Allowed
+	capabilities []string
+	counted      int // look-ups
+	authorized   int
+	request      string // the last look-up
+	answer       []byte
 }
 
-var _ weir.Host = (*host)(nil)
+var (
+	_ weir.Host       = (*host)(nil)
+	_ weir.Lookuper   = (*host)(nil)
+	_ weir.Authorizer = (*host)(nil)
+)
 
 func newHost(call Call) (*host, error) {
 	if call.Meta.Time == "" {
@@ -88,7 +108,18 @@ func newHost(call Call) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("meta: %w", err)
 	}
-	h := &host{}
+	h := &host{allowed: call.Allowed, capabilities: call.Capabilities}
+	var docs []*document.Document
+	for i, text := range call.Objects {
+		d, err := document.Parse([]byte(text))
+		if err != nil {
+			return nil, fmt.Errorf("object %d to be looked up: %w", i, err)
+		}
+		docs = append(docs, d)
+	}
+	if h.objects, err = lookup.NewObjects(docs...); err != nil {
+		return nil, fmt.Errorf("to be looked up: %w", err)
+	}
 	slots := map[abi.Slot]string{
 		abi.SlotMeta: string(meta), abi.SlotSettings: call.Settings,
 		abi.SlotObject: call.Object, abi.SlotOldObject: call.OldObject, abi.SlotOptions: call.Options,
@@ -115,6 +146,7 @@ func newHost(call Call) (*host, error) {
 // invoke runs one hook.
 func (h *host) invoke(hooks weir.Hooks, op abi.Op) (*Result, error) {
 	h.op, h.outputs, h.log = op, map[abi.Slot][]byte{}, nil
+	h.counted, h.authorized, h.request, h.answer = 0, 0, "", nil
 	status := hooks.Invoke(h, op)
 	res := &Result{Log: h.log, Patch: string(h.outputs[abi.SlotPatch])}
 	if raw, ok := h.outputs[abi.SlotResult]; ok {
@@ -234,9 +266,74 @@ func (h *host) Write(slot abi.Slot, data []byte) int {
 
 // Log implements weir.Host.
 func (h *host) Log(_ abi.LogLevel, line string) int {
+	if len(h.log) == abi.MaxLogLines {
+		return 0
+	}
 	line = line[:min(len(line), abi.MaxLogLineBytes)]
 	h.log = append(h.log, line)
 	return len(line)
+}
+
+// granted tells whether the hook may use a capability now.
+func (h *host) granted(capability string) bool {
+	return h.op != abi.OpConfigure && (h.capabilities == nil || abi.Granted(h.capabilities, capability))
+}
+
+// refused is the return of an import for an error.
+func refused(err error) int {
+	var e abi.Errno
+	if !errors.As(err, &e) {
+		e = abi.EINVAL
+	}
+	return -int(e)
+}
+
+// Lookup implements weir.Lookuper.
+func (h *host) Lookup(request, buf []byte) int {
+	if h.answer == nil || h.request != string(request) {
+		answer, err := h.lookup(request)
+		if err != nil {
+			return refused(err)
+		}
+		h.request, h.answer = string(request), answer
+	}
+	return give(h.answer, buf)
+}
+
+func (h *host) lookup(request []byte) ([]byte, error) {
+	q, err := lookup.ParseQuery(request)
+	switch {
+	case err != nil:
+		return nil, err
+	case !h.granted(q.Capability()):
+		return nil, abi.EPERM
+	case h.counted == abi.MaxLookups:
+		return nil, abi.E2BIG
+	}
+	h.counted++
+	found, err := h.objects.Lookup(context.Background(), q)
+	if err != nil {
+		return nil, err
+	}
+	return q.Answer(found)
+}
+
+// Authorize implements weir.Authorizer.
+func (h *host) Authorize(request []byte) int {
+	a, err := lookup.ParseAuthorize(request)
+	switch {
+	case err != nil:
+		return refused(err)
+	case !h.granted(abi.CapabilityAuthorize):
+		return -int(abi.EPERM)
+	case h.authorized == abi.MaxAuthorize:
+		return -int(abi.E2BIG)
+	}
+	h.authorized++
+	if allowed, err := h.allowed.Authorize(context.Background(), a); err != nil || !allowed {
+		return 0
+	}
+	return 1
 }
 
 // Text spells what a hook said, the object apart: the result in JSON and the

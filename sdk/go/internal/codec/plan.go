@@ -49,8 +49,9 @@ type plan struct {
 	// stringMap marks map[string]string.
 	stringMap bool
 
-	outlined bool     // guarded by Codec.mu
-	outline  []Member // guarded by Codec.mu until outlined
+	paths    [][]string // guarded by Codec.mu until they are known
+	outlined bool       // guarded by Codec.mu
+	outline  []Member   // guarded by Codec.mu until outlined
 }
 
 type field struct {
