@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir.dev/weir/server/recording"
 	"weir.dev/weir/server/storage/value/encryption"
 )
 
@@ -75,6 +76,9 @@ type Config struct {
 	PolicyDir string
 	// SuspendPolicies takes all admission policies out of force: for whoever has locked himself out.
 	SuspendPolicies bool
+	// Record keeps admission requests with what the policies said of them, for `weir policy replay`. Its File, MaxBytes,
+	// Backups, Redact and Exclude are the user's. Without a File, nothing is recorded.
+	Record recording.Config
 
 	// MaxRequestsInFlight and MaxMutatingRequestsInFlight: see filters.Config.
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
@@ -146,6 +150,11 @@ func (c *Config) Validate() error {
 	}
 	if c.EtcdPrefix != "" && c.EtcdPrefix[0] != '/' {
 		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash", c.EtcdPrefix))
+	}
+	if c.Record.File != "" {
+		if err := c.Record.Check(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for flag, name := range map[string]string{
 		"--tls-cert-file": c.TLSCertFile, "--tls-private-key-file": c.TLSPrivateKeyFile, "--client-ca-file": c.ClientCAFile,

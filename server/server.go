@@ -25,7 +25,6 @@ import (
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/policies/cel"
-	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/admission/lifecycle"
 	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/controllers"
@@ -33,6 +32,7 @@ import (
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/filters"
 	"weir.dev/weir/server/loader"
+	"weir.dev/weir/server/recording"
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage/cacher"
@@ -59,6 +59,7 @@ type Server struct {
 	lifecycle  *controllers.Namespaces
 	garbage    *controllers.Garbage
 	policies   *policy.Metrics
+	recorder   *recording.Recorder // nil: nothing is recorded
 	impact     *loader.Impact
 	registry   *prometheus.Registry
 
@@ -293,8 +294,12 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	chain, err := s.record(life, guarded, namespaces)
+	if err != nil {
+		return nil, err
+	}
 	api, err := endpoints.New(endpoints.Config{
-		Admission:     &admission.Chain{Mutators: []admission.Mutator{life, guarded}, Validators: []admission.Validator{guarded}},
+		Admission:     chain,
 		Authorizer:    s.access.authorizer,
 		ServerAddress: s.listener.Addr().String(),
 		Version:       KubernetesVersion,
@@ -379,6 +384,9 @@ func (s *Server) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){s.loader.Run, s.access.run, s.lifecycle.Run, s.encryption.Run} {
 		owned.Go(func() { run(background) })
 	}
+	if s.recorder != nil {
+		owned.Go(func() { s.recorder.Run(background) })
+	}
 	owned.Go(func() {
 		s.start(background)
 		owned.Go(func() { s.storages.count(background) })
@@ -462,6 +470,9 @@ func (s *Server) Close() error {
 		if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	if s.recorder != nil {
+		errs = append(errs, s.recorder.Close())
 	}
 	if s.storages != nil {
 		s.storages.close()

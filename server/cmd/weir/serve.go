@@ -80,6 +80,7 @@ are finished, then etcd is closed.`,
 	flags.BoolVar(&config.DisableAnonymous, "disable-anonymous-auth", false, "answer requests without credentials with 401")
 	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings in YAML files, in force beside those that are stored; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
+	addRecordFlags(flags, &config.Record)
 	flags.StringVar(&config.ModuleDir, "module-dir", "", "directory below which spec.source.file of a Module is (default <data-dir>/modules)")
 	flags.StringVar(&config.ModuleSources.CAFile, "module-ca-file", "", "authorities that are trusted beside the system's where a Module is fetched from")
 	flags.IntVar(&config.MaxRequestsInFlight, "max-requests-inflight", 400, "most reads at one time, watches apart; negative: no limit")

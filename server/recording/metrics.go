@@ -1,0 +1,47 @@
+package recording
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Reasons why a request was not recorded.
+const (
+	droppedQueue = "queue_full"
+	droppedWrite = "write_error"
+)
+
+// Metrics are the collectors of a Recorder.
+type Metrics struct {
+	written, bytes prometheus.Counter
+	dropped        *prometheus.CounterVec
+}
+
+// NewMetrics makes the collectors and registers them.
+func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
+	m := &Metrics{
+		written: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_records_total",
+			Help: "Admission requests that were written to the recording."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_record_bytes_total",
+			Help: "Bytes that were written to the recording."}),
+		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_records_dropped_total",
+			Help: "Admission requests that should have been recorded and were not, by reason: queue_full (the disk is slower than the requests), write_error."},
+			[]string{"reason"}),
+	}
+	for _, c := range []prometheus.Collector{m.written, m.bytes, m.dropped} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+func (m *Metrics) wrote(bytes int) {
+	if m != nil {
+		m.written.Inc()
+		m.bytes.Add(float64(bytes))
+	}
+}
+
+func (m *Metrics) drop(reason string) {
+	if m != nil {
+		m.dropped.WithLabelValues(reason).Inc()
+	}
+}

@@ -1,0 +1,343 @@
+package recording
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/extension/policy"
+	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
+)
+
+// The queue between requests and the file, in records and in bytes of their objects.
+const (
+	maxQueued      = 4096
+	maxQueuedBytes = 64 << 20
+)
+
+// maxParams is how many params a record has at most.
+const maxParams = 64
+
+// Recorder is an admission.Mutator and an admission.Validator that asks the policies of its Config and records what they
+// say. It is safe for concurrent use.
+type Recorder struct {
+	cfg            Config
+	redact, except map[schema.GroupResource]bool
+	out            *file
+	queue          chan *entry
+	// queued are the bytes in queue.
+	queued atomic.Int64
+	// mutated are the requests that were recorded in the phase Mutate, as far as they are remembered. Run uses it.
+	mutated recent
+}
+
+var (
+	_ admission.Mutator   = (*Recorder)(nil)
+	_ admission.Validator = (*Recorder)(nil)
+)
+
+// New opens the file. The Recorder writes while Run runs; without it, Close closes the file.
+func New(cfg Config) (*Recorder, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg.complete()
+	out, err := open(cfg.File, cfg.MaxBytes, cfg.Backups)
+	if err != nil {
+		return nil, err
+	}
+	return &Recorder{cfg: cfg, redact: groupResources(cfg.Redact), except: groupResources(cfg.Exclude), out: out, queue: make(chan *entry, maxQueued)}, nil
+}
+
+// Close closes the file.
+func (x *Recorder) Close() error { return x.out.close() }
+
+// entry is one record that is not written yet. What it points to is immutable.
+type entry struct {
+	time          time.Time
+	phase         string
+	attributes    admission.Attributes
+	before, after *document.Document
+	verdicts      []Verdict
+	params        []param
+	err           error
+	size          int64
+}
+
+// Handles implements admission.Mutator and admission.Validator.
+func (x *Recorder) Handles(op admission.Operation) bool {
+	return x.cfg.Policies.Handles(op)
+}
+
+// observation is what the policies say of a request in one phase.
+type observation struct {
+	verdicts []Verdict
+	params   []param
+}
+
+// param is an object that a policy judged by. Nothing of a secret one is written.
+type param struct {
+	object *document.Document
+	secret bool
+}
+
+// observer returns what has o filled.
+func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observer {
+	return &policy.Observer{
+		Judged: func(j policy.Judgement) {
+			v := Verdict{Kind: j.Policy.Kind, Policy: j.Policy.Name, Outcome: j.Outcome, Message: j.Message}
+			if j.Binding != nil {
+				v.Binding = j.Binding.Name
+			}
+			o.verdicts = append(o.verdicts, v)
+		},
+		Bound: func(p *policy.Policy, _ *policy.Binding, params []*document.Document) {
+			for _, obj := range params {
+				if obj != nil && len(o.params) < maxParams && !slices.ContainsFunc(o.params, func(have param) bool { return have.object == obj }) {
+					o.params = append(o.params, param{obj, x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)})
+				}
+			}
+		},
+	}
+}
+
+// Admit implements admission.Mutator.
+func (x *Recorder) Admit(ctx context.Context, a *admission.Attributes) error {
+	if !x.records(a) {
+		return x.cfg.Policies.Admit(ctx, a)
+	}
+	seen, before := &observation{}, a.Object
+	err := x.cfg.Policies.Admit(policy.WithObserver(ctx, x.observer(ctx, seen)), a)
+	if len(seen.verdicts) > 0 || err != nil {
+		e := &entry{phase: Mutate, before: before, verdicts: seen.verdicts, params: seen.params, err: err}
+		if a.Object != before {
+			e.after = a.Object
+		}
+		x.enqueue(e, a)
+	}
+	return err
+}
+
+// Validate implements admission.Validator.
+func (x *Recorder) Validate(ctx context.Context, a *admission.Attributes) error {
+	if !x.records(a) {
+		return x.cfg.Policies.Validate(ctx, a)
+	}
+	seen := &observation{}
+	err := x.cfg.Policies.Validate(policy.WithObserver(ctx, x.observer(ctx, seen)), a)
+	x.enqueue(&entry{phase: Validate, before: a.Object, verdicts: seen.verdicts, params: seen.params, err: err}, a)
+	return err
+}
+
+// records reports whether requests like this one are recorded: policies may concern them.
+func (x *Recorder) records(a *admission.Attributes) bool {
+	return !policy.IsExempt(a.Resource.Group, a.Resource.Resource) && !x.except[a.Resource.GroupResource()]
+}
+
+// enqueue hands a record to Run, or drops it.
+func (x *Recorder) enqueue(e *entry, a *admission.Attributes) {
+	e.time, e.attributes = time.Now(), *a
+	for _, d := range []*document.Document{e.before, e.after, a.OldObject} {
+		if d != nil {
+			e.size += int64(len(d.Bytes()))
+		}
+	}
+	for _, p := range e.params {
+		e.size += int64(len(p.object.Bytes()))
+	}
+	if x.queued.Add(e.size) > maxQueuedBytes {
+		x.queued.Add(-e.size)
+		x.cfg.Metrics.drop(droppedQueue)
+		return
+	}
+	select {
+	case x.queue <- e:
+	default:
+		x.queued.Add(-e.size)
+		x.cfg.Metrics.drop(droppedQueue)
+	}
+}
+
+// flushInterval bounds how long a record is in memory only.
+const flushInterval = time.Second
+
+// namespaceTimeout bounds the wait for a namespace, which a cache has.
+const namespaceTimeout = time.Second
+
+// errorInterval is how often a disk that fails is told of.
+const errorInterval = time.Minute
+
+// Run writes what is recorded until ctx is done, then what is left, and closes the file.
+func (x *Recorder) Run(ctx context.Context) {
+	flush := time.NewTicker(flushInterval)
+	defer flush.Stop()
+	var told time.Time
+	note := func(err error) {
+		if err == nil {
+			return
+		}
+		x.cfg.Metrics.drop(droppedWrite)
+		if now := time.Now(); now.Sub(told) >= errorInterval {
+			told = now
+			x.cfg.Logger.Error("admission requests cannot be recorded", "file", x.cfg.File, "error", err)
+		}
+	}
+	write := func(e *entry) {
+		x.queued.Add(-e.size)
+		line, err := x.line(ctx, e)
+		if err == nil {
+			err = x.out.write(line)
+		}
+		if note(err); err == nil {
+			x.cfg.Metrics.wrote(len(line))
+		}
+	}
+	for {
+		select {
+		case e := <-x.queue:
+			write(e)
+			continue
+		case <-flush.C:
+			note(x.out.flush())
+			continue
+		case <-ctx.Done():
+		}
+		break
+	}
+	for {
+		select {
+		case e := <-x.queue:
+			write(e)
+			continue
+		default:
+		}
+		break
+	}
+	note(x.out.close())
+}
+
+// line is a record as it is written.
+func (x *Recorder) line(ctx context.Context, e *entry) ([]byte, error) {
+	a := &e.attributes
+	gvk, gvr := metav1.GroupVersionKind(a.Kind), metav1.GroupVersionResource(a.Resource)
+	r := &Record{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &Request{UID: a.UID, Kind: gvk, Resource: gvr, SubResource: a.Subresource, RequestKind: &gvk, RequestResource: &gvr,
+			RequestSubResource: a.Subresource, Name: admission.NameOf(a), Namespace: a.Namespace, Operation: string(a.Operation),
+			DryRun: a.DryRun, Options: raw(a.Options)},
+		Response: &Response{UID: a.UID, Allowed: e.err == nil},
+		Weir:     &Details{Time: e.time.UTC(), Phase: e.phase, Verdicts: e.verdicts},
+	}
+	if e.phase == Mutate {
+		x.mutated.add(a.UID)
+	} else {
+		r.Weir.Mutated = x.mutated.has(a.UID)
+	}
+	if u := a.User; u != nil {
+		r.Request.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+		for name, values := range u.GetExtra() {
+			if r.Request.UserInfo.Extra == nil {
+				r.Request.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			r.Request.UserInfo.Extra[name] = values
+		}
+	}
+	if e.err != nil {
+		status := metav1.Status{Status: metav1.StatusFailure, Message: e.err.Error()}
+		var known apierrors.APIStatus
+		if errors.As(e.err, &known) {
+			status = known.Status()
+		}
+		r.Response.Status = &metav1.Status{Status: status.Status, Message: status.Message, Reason: status.Reason, Code: status.Code}
+	}
+	own := x.redact[a.Resource.GroupResource()] || a.Resource.GroupResource() == schema.GroupResource{Resource: "secrets"} || x.secretKind(nil, a.Kind)
+	secret := own
+	for _, p := range e.params {
+		if p.secret {
+			secret, p.object = true, stub(p.object)
+		}
+		r.Weir.Params = append(r.Weir.Params, raw(p.object))
+	}
+	object, old, patched := e.before, a.OldObject, e.after
+	if own {
+		object, old, patched = stub(object), stub(old), stub(patched)
+	}
+	r.Request.Object, r.Request.OldObject, r.Weir.Patched = raw(object), raw(old), raw(patched)
+	if secret {
+		r.hide()
+	}
+	if a.Namespace != "" {
+		ctx, cancel := context.WithTimeout(request.WithNamespace(context.WithoutCancel(ctx), ""), namespaceTimeout)
+		defer cancel()
+		if ns, err := x.cfg.Namespaces.Get(ctx, a.Namespace, &metav1.GetOptions{ResourceVersion: "0"}); err == nil {
+			r.Weir.Namespace = raw(ns)
+		}
+	}
+	line, err := json.Marshal(r)
+	return append(line, '\n'), err
+}
+
+// hide leaves out what may quote a secret.
+func (r *Record) hide() {
+	r.Weir.Redacted = true
+	for i := range r.Weir.Verdicts {
+		r.Weir.Verdicts[i].Message = ""
+	}
+	if s := r.Response.Status; s != nil {
+		s.Message = ""
+	}
+	r.Request.Options = nil
+}
+
+// secretKind reports whether nothing may be written of objects of a kind. Without a catalog, what Config.Redact names is
+// not known by its kind.
+func (x *Recorder) secretKind(catalog rest.Catalog, kind schema.GroupVersionKind) bool {
+	switch kind.GroupKind() {
+	case schema.GroupKind{Kind: "Secret"}, schema.GroupKind{Group: "authentication.k8s.io", Kind: "TokenRequest"}:
+		return true
+	}
+	if catalog == nil {
+		return false
+	}
+	for gr := range x.redact {
+		if r := catalog.Resource(gr.Group, gr.Resource); r != nil && r.Group == kind.Group && r.Kind == kind.Kind {
+			return true
+		}
+	}
+	return false
+}
+
+// stub is what is written of a secret object.
+func stub(obj *document.Document) *document.Document {
+	if obj == nil {
+		return nil
+	}
+	meta := rest.MetaOf(obj)
+	metadata := map[string]any{"name": meta.Name()}
+	if ns := meta.Namespace(); ns != "" {
+		metadata["namespace"] = ns
+	}
+	out, err := document.FromValue(map[string]any{"apiVersion": obj.Get("apiVersion").String(), "kind": obj.Get("kind").String(), "metadata": metadata})
+	if err != nil {
+		return nil
+	}
+	return out
+}
+
+func raw(d *document.Document) json.RawMessage {
+	if d == nil {
+		return nil
+	}
+	return d.Bytes()
+}
