@@ -262,7 +262,7 @@ func (c *conn) processSettings(f *http2.SettingsFrame) error {
 		}
 		return nil
 	}
-	if f.NumSettings() > maxSettings || f.HasDuplicates() {
+	if f.NumSettings() > maxSettings {
 		c.mu.Unlock()
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}

@@ -41,6 +41,14 @@ func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
 	}
 
 	header := c.header(f.RegularFields())
+	for name := range header {
+		if connectionField(name) { // section 8.2.2
+			return malformed
+		}
+	}
+	if te := header["Te"]; len(te) > 1 || len(te) == 1 && te[0] != "trailers" && te[0] != "" {
+		return malformed // likewise
+	}
 	if hosts := header["Host"]; len(hosts) > 0 { // section 8.3.1
 		if len(hosts) > 1 || authority != "" && authority != hosts[0] {
 			return malformed
@@ -134,21 +142,13 @@ func trailerOf(header http.Header) http.Header {
 	return trailer
 }
 
-// handlerOf returns who answers: the server's handler, unless the request is one that HTTP/2 has no place for.
+// handlerOf returns who answers: the server's handler, unless the request is one that it need not see.
 func (c *conn) handlerOf(r *http.Request, truncated bool) http.Handler {
 	if truncated {
 		return refusal(http.StatusRequestHeaderFieldsTooLarge, "request header fields too large")
 	}
 	if r.Method == http.MethodConnect {
 		return refusal(http.StatusMethodNotAllowed, "CONNECT is not supported")
-	}
-	for _, name := range [...]string{"Connection", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding", "Upgrade"} {
-		if _, ok := r.Header[name]; ok { // section 8.2.2
-			return refusal(http.StatusBadRequest, "request header "+strconv.Quote(name)+" is not valid in HTTP/2")
-		}
-	}
-	if te := r.Header["Te"]; len(te) > 1 || len(te) == 1 && te[0] != "trailers" && te[0] != "" {
-		return refusal(http.StatusBadRequest, `request header "TE" may only be "trailers" in HTTP/2`)
 	}
 	return c.handler
 }
