@@ -1,46 +1,50 @@
 package host
 
 import (
-	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/api"
-	"github.com/tetratelabs/wazero/experimental"
-
-	"weir.dev/weir/host/internal/rewrite"
-	"weir.dev/weir/host/internal/snapshot"
 )
 
 // specCommand is a command of a wast2json file.
 type specCommand struct {
-	Type, Filename string
-	Line           int
-	Action         struct {
+	Type       string
+	Line       int
+	Filename   string
+	Name       string
+	As         string
+	ModuleType string `json:"module_type"`
+	Action     struct {
 		Type, Field, Module string
-		Args                []struct{ Type string }
+		Args                []specValue
 	}
 }
 
-type specArgs struct {
-	Action struct {
-		Args []struct {
-			Type  string
-			Value json.RawMessage
-		}
-	}
+// specValue is an argument. A vector has one string a lane.
+type specValue struct {
+	Type     string
+	LaneType string `json:"lane_type"`
+	Value    json.RawMessage
 }
 
-// TestSpecification runs the WebAssembly specification's own tests, which
-// the engine's module carries, on the originals and on what the rewriter
-// makes of them, and compares.
+// specCount counts what was compared, by type of command, and what was not, by
+// the reason.
+type specCount map[string]int
+
+// TestSpecification runs every assertion of the WebAssembly specification's
+// own tests that the engine's module carries (v1 and v2, with SIMD), on the
+// original modules and on what the rewriter makes of them, linked with each
+// other as the tests want it, on the engine's compiler and its interpreter:
+// results, traps, memories and exported globals have to be the same, and no
+// invalid module may become valid.
 func TestSpecification(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of modules")
@@ -49,173 +53,122 @@ func TestSpecification(t *testing.T) {
 	if err != nil {
 		t.Skipf("no source of the engine: %v", err)
 	}
-	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "internal/integration_test/spectest/v[12]/testdata/*.json"))
-	if err != nil || len(files) == 0 {
-		t.Skip("no specification tests in the engine's module")
-	}
-	modules, calls := 0, 0
-	for _, file := range files {
-		name := filepath.Base(filepath.Dir(filepath.Dir(file))) + "/" + strings.TrimSuffix(filepath.Base(file), ".json")
+	spectest := filepath.Join(strings.TrimSpace(string(dir)), "internal/integration_test/spectest")
+	for _, interpreter := range []bool{false, true} {
+		name := "compiler"
+		if interpreter {
+			name = "interpreter"
+		}
 		t.Run(name, func(t *testing.T) {
-			m, c := runSpecFile(t, file)
-			modules, calls = modules+m, calls+c
+			files, err := filepath.Glob(filepath.Join(spectest, "v[12]/testdata/*.json"))
+			if err != nil || len(files) == 0 {
+				t.Skip("no specification tests in the engine's module")
+			}
+			count := specCount{}
+			for _, file := range files {
+				name := filepath.Base(filepath.Dir(filepath.Dir(file))) + "/" + strings.TrimSuffix(filepath.Base(file), ".json")
+				t.Run(name, func(t *testing.T) { runSpecFile(t, file, interpreter, count) })
+			}
+			if !maps.Equal(count, specCounted) {
+				t.Errorf("counted %v, want %v", count, specCounted)
+			}
 		})
-	}
-	if modules < 500 || calls < 10_000 {
-		t.Errorf("only %d modules and %d calls were compared", modules, calls)
 	}
 }
 
-// specPair is a module in both forms; both are nil if it cannot be compared.
-type specPair struct{ original, rewritten api.Module }
-
-func runSpecFile(t *testing.T, file string) (modules, calls int) {
+func runSpecFile(t *testing.T, file string, interpreter bool, count specCount) {
 	t.Helper()
 	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all struct{ Commands []json.RawMessage }
+	var all struct{ Commands []specCommand }
 	if err := json.Unmarshal(raw, &all); err != nil {
 		t.Fatal(err)
 	}
-	e := newPlainEngine(t)
-	e.slice = 1000
-	var pair specPair
-	for _, rawCommand := range all.Commands {
-		var c specCommand
-		if json.Unmarshal(rawCommand, &c) != nil {
-			continue
+	w := newSpecWorld(t, interpreter, filepath.Join(filepath.Dir(file), "../../testdata/spectest.wasm"), count)
+	wasmOf := func(c specCommand) []byte {
+		wasm, err := os.ReadFile(filepath.Join(filepath.Dir(file), c.Filename))
+		if err != nil {
+			t.Fatal(err)
 		}
+		return wasm
+	}
+	for i, c := range all.Commands {
 		switch c.Type {
 		case "module":
-			pair = specPair{}
-			wasm, err := os.ReadFile(filepath.Join(filepath.Dir(file), c.Filename))
-			if err != nil {
-				continue
+			as := ""
+			if i+1 < len(all.Commands) && all.Commands[i+1].Type == "register" {
+				as = all.Commands[i+1].As
 			}
-			if pair = e.specModules(t, c, wasm); pair.original != nil {
-				modules++
-			}
+			w.module(t, c, wasmOf(c), as)
+		case "register": // with its module
 		case "assert_invalid", "assert_malformed":
-			if !strings.HasSuffix(c.Filename, ".wasm") {
+			if c.ModuleType == "text" {
+				count["no binary: "+c.Type]++
 				continue
 			}
-			wasm, err := os.ReadFile(filepath.Join(filepath.Dir(file), c.Filename))
-			if err != nil {
-				continue
-			}
-			e.specInvalid(t, c, wasm)
-			modules++
-		case "action", "assert_return", "assert_trap":
-			// References are addresses, and differ.
-			if pair.original == nil || strings.HasSuffix(c.Action.Field, "funcref") || c.Action.Type != "invoke" || c.Action.Module != "" {
-				continue
-			}
-			args, ok := specParams(rawCommand)
-			if !ok {
-				continue
-			}
-			calls++
-			want, got := specCall(t, pair.original, c.Action.Field, args), specCall(t, pair.rewritten, c.Action.Field, args)
-			if want != got {
-				t.Errorf("line %d: %s(%v) = %s, want %s", c.Line, c.Action.Field, args, got, want)
-			}
+			w.invalid(t, c, wasmOf(c))
+		case "assert_unlinkable", "assert_uninstantiable":
+			w.unlinkable(t, c, wasmOf(c))
+		case "action", "assert_return", "assert_trap", "assert_exhaustion":
+			w.action(t, c)
+		default:
+			t.Errorf("line %d: unknown command %s", c.Line, c.Type)
 		}
 	}
-	return modules, calls
+	w.compareState(t)
 }
 
-func specOptions() rewrite.Options {
-	return rewrite.Options{
-		Import:      func(string, string, rewrite.FuncType) error { return fmt.Errorf("no imports") },
-		MemoryPages: 65535, Depth: 10_000, AnyMemory: true,
-	}
-}
-
-// specModules instantiates both forms of a valid module.
-func (e *plainEngine) specModules(t *testing.T, c specCommand, wasm []byte) specPair {
-	t.Helper()
-	config := wazero.NewModuleConfig().WithName("").WithStartFunctions()
-	original, err := e.rt.InstantiateWithConfig(t.Context(), wasm, config)
-	if err != nil {
-		return specPair{} // imports
-	}
-	mod, err := rewrite.Rewrite(wasm, specOptions())
-	if err != nil {
-		if !strings.Contains(err.Error(), "import") && !strings.Contains(err.Error(), "more than") && !strings.Contains(err.Error(), "reserved") {
-			t.Errorf("line %d: refused: %v", c.Line, err)
-		}
-		return specPair{}
-	}
-	// The declared maximum has a page to spare, so the allocator enforces it.
-	ctx := experimental.WithMemoryAllocator(t.Context(), experimental.MemoryAllocatorFunc(func(_, most uint64) experimental.LinearMemory {
-		return snapshot.NewHeapMemory(most - 64<<10)
-	}))
-	rewritten, err := e.rt.InstantiateWithConfig(ctx, mod.Bytes, config)
-	if err != nil {
-		t.Errorf("line %d: rewritten: %v", c.Line, err)
-		return specPair{}
-	}
-	if mod.Start {
-		if _, err := rewritten.ExportedFunction(rewrite.ExportStart).Call(t.Context()); err != nil {
-			t.Errorf("line %d: start: %v", c.Line, err)
-		}
-	}
-	return specPair{original, rewritten}
-}
-
-// specInvalid checks that an invalid module is not made valid.
-func (e *plainEngine) specInvalid(t *testing.T, c specCommand, wasm []byte) {
-	t.Helper()
-	if m, err := e.rt.CompileModule(t.Context(), wasm); err == nil {
-		_ = m.Close(context.Background())
-		return // the engine is more liberal
-	}
-	mod, err := rewrite.Rewrite(wasm, specOptions())
-	if err != nil {
-		return
-	}
-	if m, err := e.rt.CompileModule(t.Context(), mod.Bytes); err == nil {
-		_ = m.Close(context.Background())
-		if mod.Start { // which is exported, and so declared for ref.func
-			return
-		}
-		t.Errorf("line %d: %s became valid", c.Line, c.Filename)
-	}
-}
-
-func specParams(raw json.RawMessage) ([]uint64, bool) {
-	var c specArgs
-	if json.Unmarshal(raw, &c) != nil {
-		return nil, false
-	}
-	var args []uint64
-	for _, a := range c.Action.Args {
+// uint64s is how the engine passes a value.
+func (v specValue) uint64s() ([]uint64, error) {
+	if v.Type != "v128" {
 		var text string
-		if a.Type == "v128" || json.Unmarshal(a.Value, &text) != nil {
-			return nil, false
+		if err := json.Unmarshal(v.Value, &text); err != nil {
+			return nil, err
 		}
-		v, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return nil, false
-		}
-		args = append(args, v)
+		n, err := specNumber(v.Type, text)
+		return []uint64{n}, err
 	}
-	return args, true
+	var lanes []string
+	if err := json.Unmarshal(v.Value, &lanes); err != nil {
+		return nil, err
+	}
+	width := 128 / len(lanes)
+	var both [2]uint64
+	for i, text := range lanes {
+		n, err := specNumber(v.LaneType, text)
+		if err != nil {
+			return nil, err
+		}
+		if width < 64 {
+			n &= 1<<width - 1
+		}
+		both[i*width/64] |= n << (i * width % 64)
+	}
+	return both[:], nil
 }
 
-// specCall calls a function and describes the outcome.
-func specCall(t *testing.T, m api.Module, name string, args []uint64) string {
-	t.Helper()
-	f := m.ExportedFunction(name)
-	if f == nil {
-		return "no such function"
+func specNumber(typ, text string) (uint64, error) {
+	switch {
+	case text == "null":
+		return 0, nil
+	case text == "nan:canonical" && typ == "f32":
+		return uint64(math.Float32bits(float32(math.NaN()))), nil
+	case text == "nan:canonical" && typ == "f64":
+		return math.Float64bits(math.NaN()), nil
+	case strings.HasPrefix(text, "-"):
+		n, err := strconv.ParseInt(text, 10, 64)
+		if strings.HasSuffix(typ, "32") {
+			return uint64(uint32(n)), err
+		}
+		return uint64(n), err
 	}
-	res, err := f.Call(t.Context(), args...)
-	if err != nil {
-		first, _, _ := strings.Cut(err.Error(), "\n")
-		return first
+	n, err := strconv.ParseUint(text, 10, 64)
+	if typ == "externref" { // to the engine, 0 is null
+		n++
 	}
-	return fmt.Sprint(res)
+	return n, err
 }
+
+func specSum(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
