@@ -888,7 +888,7 @@ weir_found weir_lookup(weir_ctx *ctx, weir_lookup_request r) {
   return found;
 }
 
-int weir_try_allowed(weir_access a, bool *allowed) {
+int weir_try_authorize(weir_access a, bool *allowed) {
   buffer b = {0};
   append_char(&b, '{');
   text_member(&b, "verb", a.verb);
@@ -913,9 +913,9 @@ int weir_try_allowed(weir_access a, bool *allowed) {
   return n < 0 ? -n : 0;
 }
 
-bool weir_allowed(weir_ctx *ctx, weir_access a) {
+bool weir_authorize(weir_ctx *ctx, weir_access a) {
   bool allowed;
-  int why = weir_try_allowed(a, &allowed);
+  int why = weir_try_authorize(a, &allowed);
   if (why != 0)
     refused(ctx, "authorize", why);
   return allowed;

@@ -204,9 +204,9 @@ typedef struct {
 
 /* Whether the server's authorizer allows it. It needs the capability authorize.
  * A question that is refused, as the 17th of a call, makes the hook fail. */
-bool weir_allowed(weir_ctx *ctx, weir_access access);
+bool weir_authorize(weir_ctx *ctx, weir_access access);
 /* The same for a hook that can do without: as weir_try_lookup. */
-int weir_try_allowed(weir_access access, bool *allowed);
+int weir_try_authorize(weir_access access, bool *allowed);
 
 /* ---- texts ---- */
 

@@ -4,7 +4,7 @@ import { Denial, FieldError } from "./errors";
 import { Json, Writer } from "./json";
 import { Access, Found, Lookup } from "./lookup";
 import { View } from "./object";
-import { Slot, authorize, errno, log, lookup, why, write } from "./sys";
+import { Slot, authorize as askAuthorizer, errno, log, lookup, why, write } from "./sys";
 
 export enum LogLevel {
   Debug = 0,
@@ -70,15 +70,15 @@ export class Context {
    * authorize. A question that is refused, as the 17th of a call, makes the
    * hook fail.
    */
-  allows(access: Access): bool {
-    const n = this.tryAllows(access);
+  authorize(access: Access): bool {
+    const n = this.tryAuthorize(access);
     if (n < 0) this.fail(`authorize: ${why(n)}`);
     return n == 1;
   }
 
-  /** Like allows, for a hook that can do without: 1, 0, or a negative errno if it was refused. */
-  tryAllows(access: Access): i32 {
-    return authorize(access.write());
+  /** Like authorize, for a hook that can do without: 1, 0, or a negative errno if it was refused. */
+  tryAuthorize(access: Access): i32 {
+    return askAuthorizer(access.write());
   }
 
   /** Sends a warning to the client. It should have at most 120 characters. */

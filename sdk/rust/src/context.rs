@@ -85,15 +85,15 @@ impl Context {
     /// Whether the server's authorizer allows something. It needs the
     /// capability `authorize`. A question that is refused, as the 17th of a
     /// call, makes the hook fail.
-    pub fn allows(&self, access: &Access) -> bool {
-        self.try_allows(access).unwrap_or_else(|errno| {
+    pub fn authorize(&self, access: &Access) -> bool {
+        self.try_authorize(access).unwrap_or_else(|errno| {
             self.fail(format!("authorize: {}", errno));
             false
         })
     }
 
-    /// Like [`Context::allows`], for a hook that can do without.
-    pub fn try_allows(&self, access: &Access) -> Result<bool, Errno> {
+    /// Like [`Context::authorize`], for a hook that can do without.
+    pub fn try_authorize(&self, access: &Access) -> Result<bool, Errno> {
         sys::authorize(&access.to_json()).map_err(Errno)
     }
 

@@ -52,7 +52,7 @@
 //! # Other objects
 //!
 //! [`Context::lookup`] reads objects of the server's cache, and
-//! [`Context::allows`] asks its authorizer. A module says in
+//! [`Context::authorize`] asks its authorizer. A module says in
 //! [`Info::capabilities`] which it needs, `capabilities: &["lookup:configmaps"]`,
 //! and the Module object on the server grants them.
 //!

@@ -61,14 +61,14 @@ export function lookups(ctx: Context, asked: string): string[] {
   else if (asked == "lookup bad selector") return refusal(ctx, inShop().labelled("tier in ("));
   else if (asked == "lookup bad field") return refusal(ctx, inShop().named("limits").only(["data[*]"]));
   else if (asked == "lookup away") return refusal(ctx, new Lookup("configmaps").inNamespace("away").named("limits"));
-  else if (asked == "authorize") return [yes(ctx.allows(get("get"))), yes(ctx.allows(get("delete")))];
-  else if (asked == "authorize account") return [yes(ctx.allows(scale().by("shop", "robot"))), yes(ctx.allows(scale()))];
+  else if (asked == "authorize") return [yes(ctx.authorize(get("get"))), yes(ctx.authorize(get("delete")))];
+  else if (asked == "authorize account") return [yes(ctx.authorize(scale().by("shop", "robot"))), yes(ctx.authorize(scale()))];
   else if (asked == "authorize path") {
-    return [yes(ctx.allows(new Access("get").onPath("/healthz"))), yes(ctx.allows(new Access("get").onPath("/metrics")))];
-  } else if (asked == "authorize nothing") return [(-ctx.tryAllows(new Access("get"))).toString()];
+    return [yes(ctx.authorize(new Access("get").onPath("/healthz"))), yes(ctx.authorize(new Access("get").onPath("/metrics")))];
+  } else if (asked == "authorize nothing") return [(-ctx.tryAuthorize(new Access("get"))).toString()];
   else if (asked == "authorize many") {
     let n = 0, answer = 0;
-    for (; answer >= 0; n++) answer = ctx.tryAllows(get("get"));
+    for (; answer >= 0; n++) answer = ctx.tryAuthorize(get("get"));
     return [(n - 1).toString(), (-answer).toString()];
   }
   return out;

@@ -91,7 +91,7 @@ static void look_up_many(weir_ctx *ctx) {
 static void ask_many(weir_ctx *ctx) {
   bool allowed;
   int n = 0, why;
-  while ((why = weir_try_allowed(
+  while ((why = weir_try_authorize(
               (weir_access){.verb = "get", .resource = "configmaps", .namespace = "shop", .name = "limits"}, &allowed)) == 0)
     n++;
   warn_int(ctx, n);
@@ -99,7 +99,7 @@ static void ask_many(weir_ctx *ctx) {
 }
 
 static void ask_scale(weir_ctx *ctx, const char *account) {
-  warn_bool(ctx, weir_allowed(ctx, (weir_access){
+  warn_bool(ctx, weir_authorize(ctx, (weir_access){
                                        .verb = "delete",
                                        .group = "apps",
                                        .resource = "deployments",
@@ -138,16 +138,16 @@ void lookups(weir_ctx *ctx, weir_text asked) {
   } else if (weir_equal(asked, "lookup away")) {
     weir_lookup(ctx, (weir_lookup_request){.resource = "configmaps", .namespace = "away", .name = "limits"});
   } else if (weir_equal(asked, "authorize")) {
-    warn_bool(ctx, weir_allowed(ctx, (weir_access){.verb = "get", .resource = "configmaps", .namespace = "shop", .name = "limits"}));
-    warn_bool(ctx, weir_allowed(ctx, (weir_access){.verb = "delete", .resource = "configmaps", .namespace = "shop", .name = "limits"}));
+    warn_bool(ctx, weir_authorize(ctx, (weir_access){.verb = "get", .resource = "configmaps", .namespace = "shop", .name = "limits"}));
+    warn_bool(ctx, weir_authorize(ctx, (weir_access){.verb = "delete", .resource = "configmaps", .namespace = "shop", .name = "limits"}));
   } else if (weir_equal(asked, "authorize account")) {
     ask_scale(ctx, "robot");
     ask_scale(ctx, NULL);
   } else if (weir_equal(asked, "authorize path")) {
-    warn_bool(ctx, weir_allowed(ctx, (weir_access){.verb = "get", .path = "/healthz"}));
-    warn_bool(ctx, weir_allowed(ctx, (weir_access){.verb = "get", .path = "/metrics"}));
+    warn_bool(ctx, weir_authorize(ctx, (weir_access){.verb = "get", .path = "/healthz"}));
+    warn_bool(ctx, weir_authorize(ctx, (weir_access){.verb = "get", .path = "/metrics"}));
   } else if (weir_equal(asked, "authorize nothing")) {
-    warn_int(ctx, weir_try_allowed((weir_access){.verb = "get"}, &allowed));
+    warn_int(ctx, weir_try_authorize((weir_access){.verb = "get"}, &allowed));
   } else if (weir_equal(asked, "authorize many")) {
     ask_many(ctx);
   }

@@ -83,24 +83,24 @@ pub fn lookups(ctx: &Context, asked: &str) -> Vec<String> {
         "lookup bad field" => refusal(ctx, Lookup { name: "limits", fields: &["data[*]"], ..MAPS }),
         "lookup away" => refusal(ctx, Lookup { namespace: "away", name: "limits", ..MAPS }),
         "authorize" => {
-            vec![ctx.allows(&LIMITS).to_string(), ctx.allows(&Access { verb: "delete", ..LIMITS }).to_string()]
+            vec![ctx.authorize(&LIMITS).to_string(), ctx.authorize(&Access { verb: "delete", ..LIMITS }).to_string()]
         }
         "authorize account" => {
             let scale = Access { verb: "delete", group: "apps", resource: "deployments", subresource: "scale", name: "", ..LIMITS };
             let robot = Access { service_account: Some(("shop", "robot")), ..scale };
-            vec![ctx.allows(&robot).to_string(), ctx.allows(&scale).to_string()]
+            vec![ctx.authorize(&robot).to_string(), ctx.authorize(&scale).to_string()]
         }
         "authorize path" => {
-            let may = |path| ctx.allows(&Access { verb: "get", path, ..Access::default() }).to_string();
+            let may = |path| ctx.authorize(&Access { verb: "get", path, ..Access::default() }).to_string();
             vec![may("/healthz"), may("/metrics")]
         }
-        "authorize nothing" => match ctx.try_allows(&Access { verb: "get", ..Access::default() }) {
+        "authorize nothing" => match ctx.try_authorize(&Access { verb: "get", ..Access::default() }) {
             Ok(_) => Vec::new(),
             Err(errno) => vec![errno.0.to_string()],
         },
         "authorize many" => {
             for n in 0.. {
-                if let Err(errno) = ctx.try_allows(&LIMITS) {
+                if let Err(errno) = ctx.try_authorize(&LIMITS) {
                     return vec![n.to_string(), errno.0.to_string()];
                 }
             }
