@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -53,8 +54,8 @@ func TestBodies(t *testing.T) {
 			}
 		})
 		client := s.client(t)
-		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16383, 16384, 16385, 65535, 65536, 65537, 1 << 20, 1<<20 + 1, 9 << 20} {
-			for _, query := range []string{"piece=10000000", "piece=10000000&length", "piece=65536&length", "piece=4096", "piece=50000&flush", "piece=3000&length&flush"} {
+		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 1<<20 + 1, 9 << 20} {
+			for _, query := range []string{"piece=10000000", "piece=10000000&length", "piece=65536&length", "piece=4096", "piece=50000&flush", "piece=9000&length&flush"} {
 				response, err := client.Post("https://"+s.address+"/?"+query, "application/octet-stream", bytes.NewReader(data[:size]))
 				if err != nil {
 					t.Fatal(err)
@@ -249,11 +250,12 @@ func TestShutdown(t *testing.T) {
 		within(t, begun, "handler")
 		down := make(chan error, 1)
 		go func() { down <- s.server.Shutdown(t.Context()) }()
-		// The connection is told before the listener is closed; a new request finds neither.
-		for {
-			if _, err := s.client(t).Get("https://" + s.address); err != nil {
+		for { // until the listener is closed
+			c, err := net.Dial("tcp", s.address)
+			if err != nil {
 				break
 			}
+			_ = c.Close()
 		}
 		close(end)
 		if text := within(t, got, "answer"); text != "whole<nil>" {

@@ -1,0 +1,297 @@
+package h2_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"weir.dev/weir/server/h2"
+)
+
+// echo answers with the body.
+func echo(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }
+
+// What a client does wrong is answered as RFC 9113 says, on one stream or on the connection.
+func TestFaults(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(p *peer)
+		id   uint32
+		want string
+	}{
+		{"a request", func(p *peer) { p.get(1, "/") }, 1, "200"},
+		{"ping", func(p *peer) { p.must(p.framer.WritePing(false, [8]byte{7})) }, 0, "PING 7"},
+		{"even stream", func(p *peer) { p.get(2, "/") }, 2, "GOAWAY PROTOCOL_ERROR"},
+		{"stream goes down", func(p *peer) { p.get(5, "/"); p.get(3, "/") }, 3, "GOAWAY STREAM_CLOSED"},
+		{"data on an idle stream", func(p *peer) { p.must(p.framer.WriteData(1, true, nil)) }, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"reset of an idle stream", func(p *peer) { p.must(p.framer.WriteRSTStream(1, 0)) }, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"window of an idle stream", func(p *peer) { p.must(p.framer.WriteWindowUpdate(1, 1)) }, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"data after the end", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteData(1, true, []byte("x")))
+		}, 1, "RST_STREAM STREAM_CLOSED"},
+		{"too much for the connection", func(p *peer) {
+			p.post(1, "/wait")
+			for range 3 {
+				p.must(p.framer.WriteData(1, false, make([]byte, 400<<10)))
+			}
+		}, 1, "GOAWAY FLOW_CONTROL_ERROR"},
+		{"window too large", func(p *peer) {
+			p.must(p.framer.WriteWindowUpdate(0, 1<<31-1))
+		}, 0, "GOAWAY FLOW_CONTROL_ERROR"},
+		{"window of a stream too large", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteWindowUpdate(1, 1<<31-1))
+		}, 1, "RST_STREAM FLOW_CONTROL_ERROR"},
+		{"initial window too large", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteWindowUpdate(1, 1<<30))
+			p.must(p.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}))
+		}, 1, "GOAWAY FLOW_CONTROL_ERROR"},
+		{"more than declared", func(p *peer) {
+			p.post(1, "/", "content-length", "1")
+			p.must(p.framer.WriteData(1, true, []byte("xy")))
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"less than declared", func(p *peer) {
+			p.post(1, "/", "content-length", "3")
+			p.must(p.framer.WriteData(1, true, []byte("xy")))
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"declared and absent", func(p *peer) { p.get(1, "/", "content-length", "3") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"two lengths", func(p *peer) { p.get(1, "/", "content-length", "0", "content-length", "0") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"no number", func(p *peer) { p.post(1, "/", "content-length", "-1") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"path", func(p *peer) { p.get(1, "x") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"two hosts", func(p *peer) { p.get(1, "/", "host", "other.example.com") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"connection", func(p *peer) { p.get(1, "/", "connection", "close") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"connect", func(p *peer) {
+			p.open(1, true, ":method", "CONNECT", ":authority", "example.com:443")
+		}, 1, "405"},
+		{"connect with a path", func(p *peer) {
+			p.open(1, true, ":method", "CONNECT", ":scheme", "https", ":authority", "example.com:443", ":path", "/")
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"extended connect", func(p *peer) {
+			p.open(1, true, ":method", "CONNECT", ":protocol", "websocket", ":scheme", "https", ":authority", "example.com", ":path", "/")
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"header too long", func(p *peer) { p.get(1, "/", "a", strings.Repeat("x", 15<<10), "b", strings.Repeat("y", 10<<10)) }, 1, "431"},
+		{"header far too long", func(p *peer) {
+			block := p.fields(":method", "GET", ":scheme", "https", ":path", "/", "a", strings.Repeat("\x7e", 60<<10))
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:16<<10]}))
+			p.must(p.framer.WriteContinuation(1, true, block[16<<10:]))
+		}, 1, "GOAWAY COMPRESSION_ERROR"},
+		{"trailer that does not end", func(p *peer) {
+			p.post(1, "/")
+			p.open(1, false, "a", "b")
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"trailer with a pseudo field", func(p *peer) {
+			p.post(1, "/")
+			p.open(1, true, ":path", "/")
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"frame too long", func(p *peer) {
+			p.post(1, "/")
+			p.must(p.framer.WriteData(1, true, make([]byte, 1<<20+1)))
+		}, 1, "GOAWAY FRAME_SIZE_ERROR"},
+		{"ping of another length", func(p *peer) { p.must(p.framer.WriteRawFrame(http2.FramePing, 0, 0, make([]byte, 7))) }, 0, "GOAWAY FRAME_SIZE_ERROR"},
+		{"padding longer than the frame", func(p *peer) {
+			p.post(1, "/")
+			p.must(p.framer.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, 1, []byte{9, 0}))
+		}, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"padding without a length", func(p *peer) {
+			p.post(1, "/")
+			p.must(p.framer.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, 1, nil))
+		}, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"continuation of nothing", func(p *peer) { p.must(p.framer.WriteContinuation(1, true, nil)) }, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"push", func(p *peer) {
+			p.must(p.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true}))
+		}, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"hpack", func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true}))
+		}, 1, "GOAWAY COMPRESSION_ERROR"},
+		{"an ack of nothing", func(p *peer) { p.must(p.framer.WriteSettingsAck()) }, 0, "GOAWAY PROTOCOL_ERROR"},
+		{"many settings", func(p *peer) {
+			p.must(p.framer.WriteSettings(make([]http2.Setting, 101)...))
+		}, 0, "GOAWAY ENHANCE_YOUR_CALM"},
+		{"unknown frame and priority", func(p *peer) {
+			p.must(p.framer.WriteRawFrame(0xee, 0xff, 9, []byte("x")))
+			p.must(p.framer.WritePriority(7, http2.PriorityParam{Weight: 1}))
+			p.get(1, "/")
+		}, 1, "200"},
+		{"too many streams", func(p *peer) {
+			for id := uint32(1); id <= 9; id += 2 {
+				p.get(id, "/wait")
+			}
+		}, 9, "RST_STREAM REFUSED_STREAM"},
+		{"stream after goaway", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteGoAway(0, 0, nil))
+			p.get(3, "/")
+		}, 3, "GOAWAY NO_ERROR"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			s := serve(t, ours, options{config: h2.Config{MaxConcurrentStreams: 4}, configure: func(s *http.Server) { s.MaxHeaderBytes = 20 << 10 }}, func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/wait" {
+					<-r.Context().Done()
+					return
+				}
+				echo(w, r)
+			})
+			p := newPeer(t, s)
+			p.hello()
+			tc.do(p)
+			if got := p.outcome(tc.id); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A stream that is refused does not cost its connection, although more of it is on its way.
+func TestWhatWasOnItsWay(t *testing.T) {
+	s := serve(t, ours, options{}, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	p := newPeer(t, s)
+	p.hello()
+	for id := uint32(1); id < 100; id += 2 {
+		p.post(id, "/", "trailer", "a")
+		if got := p.outcome(id); got != "401" {
+			t.Fatal(got)
+		}
+		if got := p.outcome(id); got != "RST_STREAM NO_ERROR" {
+			t.Fatal(got)
+		}
+		for range 3 { // more than a window of the connection, all in all
+			p.must(p.framer.WriteData(id, false, make([]byte, 16<<10)))
+		}
+		p.open(id, true, "a", "b")
+	}
+	p.get(101, "/")
+	if got := p.outcome(101); got != "401" {
+		t.Error(got)
+	}
+}
+
+// A client that opens and resets streams faster than handlers notice runs no more of them than its limit, and is
+// dropped.
+func TestRapidReset(t *testing.T) {
+	const limit = 5
+	var running, most atomic.Int64
+	end := make(chan struct{})
+	s := serve(t, ours, options{config: h2.Config{MaxConcurrentStreams: limit}}, func(http.ResponseWriter, *http.Request) {
+		most.Store(max(most.Load(), running.Add(1)))
+		<-end // it does not look at its context
+	})
+	p := newPeer(t, s)
+	p.hello()
+	go func() {
+		for id := uint32(1); id < 200; id += 2 {
+			block := []byte{0x82, 0x87, 0x84} // GET https /
+			if p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true}) != nil ||
+				p.framer.WriteRSTStream(id, http2.ErrCodeCancel) != nil {
+				return
+			}
+		}
+	}()
+	if got := p.outcome(0); got != "GOAWAY ENHANCE_YOUR_CALM" {
+		t.Error(got)
+	}
+	close(end)
+	if n := most.Load(); n > limit {
+		t.Errorf("%d handlers at one time", n)
+	}
+}
+
+// A client that asks for answers and does not read them is dropped.
+func TestFloods(t *testing.T) {
+	tests := map[string]func(p *peer) error{
+		"ping":     func(p *peer) error { return p.framer.WritePing(false, [8]byte{}) },
+		"settings": func(p *peer) error { return p.framer.WriteSettings() },
+		"reset": func(p *peer) error { // each is malformed
+			p.lastID += 2
+			return p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: p.lastID, BlockFragment: []byte{0x82}, EndHeaders: true})
+		},
+	}
+	for name, write := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, ours, options{}, echo)
+			p := newPeer(t, s)
+			p.hello()
+			p.lastID = 1
+			for {
+				if err := write(p); err != nil {
+					if ne, ok := err.(net.Error); ok && ne.Timeout() {
+						t.Error("the server neither reads nor closes")
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// A connection without a request ends.
+func TestIdle(t *testing.T) {
+	s := serve(t, ours, options{config: h2.Config{IdleTimeout: 50 * time.Millisecond}}, echo)
+	p := newPeer(t, s)
+	p.hello()
+	p.get(1, "/")
+	if got := p.outcome(1); got != "200" {
+		t.Fatal(got)
+	}
+	if got := p.outcome(0); got != "GOAWAY NO_ERROR" {
+		t.Error(got)
+	}
+	if got := p.outcome(0); got != "closed" {
+		t.Error(got)
+	}
+}
+
+// What is not HTTP/2 is not served.
+func TestNoPreface(t *testing.T) {
+	c := serve(t, ours, options{}, echo).dial(t)
+	_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n")
+	if err := c.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	data, err := io.ReadAll(c)
+	if err != nil || !bytes.Contains(data, []byte("preface")) {
+		t.Errorf("%q, %v", data, err)
+	}
+}
+
+// Whatever the frames, the server neither panics nor keeps anything.
+func FuzzFrames(f *testing.F) {
+	frame := func(kind, flags byte, id uint32, payload string) []byte {
+		b := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+		return append(binary.BigEndian.AppendUint32(b, id), payload...)
+	}
+	settings := frame(4, 0, 0, "")
+	get := frame(1, 5, 1, "\x82\x87\x84")
+	post := frame(1, 4, 1, "\x83\x87\x84")
+	for _, frames := range [][]byte{
+		get, post, append(post, frame(0, 1, 1, "body")...), append(post, frame(0, 9, 1, "\x02body\x00\x00")...),
+		append(get, frame(3, 0, 1, "\x00\x00\x00\x08")...), append(get, frame(8, 0, 1, "\x7f\xff\xff\xff")...),
+		frame(6, 0, 0, "12345678"), frame(7, 0, 0, "\x00\x00\x00\x00\x00\x00\x00\x00"), frame(2, 0, 3, "\x00\x00\x00\x01\x10"),
+		append(frame(1, 1, 1, "\x82\x87"), frame(9, 4, 1, "\x84")...), frame(4, 0, 0, "\x00\x04\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00"),
+	} {
+		f.Add(append(bytes.Clone(settings), frames...))
+	}
+	s := serve(f, ours, options{}, echo)
+	f.Fuzz(func(t *testing.T, frames []byte) {
+		c := s.dial(t)
+		_, _ = io.WriteString(c, http2.ClientPreface)
+		_, _ = c.Write(frames)
+		_ = c.CloseWrite()
+		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := io.Copy(io.Discard, c); err != nil {
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				t.Error("the connection does not end")
+			}
+		}
+	})
+}
