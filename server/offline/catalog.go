@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
@@ -84,9 +85,17 @@ var (
 
 // Get implements rest.Getter.
 func (m memory) Get(ctx context.Context, name string, _ *metav1.GetOptions) (*document.Document, error) {
-	for _, obj := range m.objects(ctx) {
+	s := surroundingsFrom(ctx)
+	for _, obj := range m.objects(ctx, s) {
 		if own := rest.MetaOf(obj).Name(); own == name || own == "" {
 			return obj, nil
+		}
+	}
+	if s != nil {
+		for _, b := range s.bound {
+			if m.holds(b.Object) && rest.MetaOf(b.Object).Name() == name {
+				return b.Object, nil
+			}
 		}
 	}
 	return nil, apierrors.NewNotFound(m.resource.GroupResource(), name)
@@ -94,35 +103,53 @@ func (m memory) Get(ctx context.Context, name string, _ *metav1.GetOptions) (*do
 
 // List implements rest.Lister.
 func (m memory) List(ctx context.Context, opts *internalversion.ListOptions) (*rest.List, error) {
-	list := &rest.List{}
-	for _, obj := range m.objects(ctx) {
+	list, s := &rest.List{}, surroundingsFrom(ctx)
+	for _, obj := range m.objects(ctx, s) {
 		if opts.LabelSelector == nil || opts.LabelSelector.Matches(rest.MetaOf(obj).Labels()) {
 			list.Items = append(list.Items, obj)
+		}
+	}
+	if len(list.Items) > 0 || s == nil {
+		return list, nil
+	}
+	of, presumed := opts.LabelSelector.(ofPolicy)
+	for _, b := range s.bound {
+		if m.holds(b.Object) && (presumed && of.kind == b.Kind && of.name == b.Policy || !presumed && opts.LabelSelector.Matches(rest.MetaOf(b.Object).Labels())) &&
+			!slices.ContainsFunc(list.Items, b.Object.Equal) {
+			list.Items = append(list.Items, b.Object)
 		}
 	}
 	return list, nil
 }
 
-// objects are those of the request's namespace. One that names no namespace is in all.
-func (m memory) objects(ctx context.Context) []*document.Document {
-	s := surroundingsFrom(ctx)
-	if s == nil {
+// holds reports whether an object is one of the resource.
+func (m memory) holds(obj *document.Document) bool {
+	kind := rest.KindOf(obj)
+	return kind.Group == m.resource.Group && kind.Kind == m.resource.Kind
+}
+
+// objects are those of the set in the request's namespace. One that names no namespace is in all.
+func (m memory) objects(ctx context.Context, s *surroundings) []*document.Document {
+	switch {
+	case s == nil:
 		return nil
-	}
-	if s.params != nil {
+	case s.params != nil:
 		return s.params
 	}
 	namespace, _ := request.NamespaceFrom(ctx)
-	gr := m.resource.GroupResource()
 	var list []*document.Document
-	for _, objects := range []map[schema.GroupResource][]*document.Document{s.own, s.objects} {
-		for _, obj := range objects[gr] {
-			if own := rest.MetaOf(obj).Namespace(); !m.resource.Namespaced || own == "" || own == namespace {
-				list = append(list, obj)
-			}
+	for _, obj := range s.objects[m.resource.GroupResource()] {
+		if own := rest.MetaOf(obj).Namespace(); !m.resource.Namespaced || own == "" || own == namespace {
+			list = append(list, obj)
 		}
 	}
 	return list
+}
+
+// ofPolicy selects everything, for the presumed binding of a policy.
+type ofPolicy struct {
+	labels.Selector
+	kind, name string
 }
 
 // surroundings are what is there when a request is judged, apart from it.
@@ -130,8 +157,10 @@ type surroundings struct {
 	namespace *document.Document
 	// params, where they are not nil, are what every binding finds.
 	params []*document.Document
-	// own are those of the request, before objects, those of the set.
-	own, objects map[schema.GroupResource][]*document.Document
+	// objects are those of the set.
+	objects map[schema.GroupResource][]*document.Document
+	// bound are what was found when the request was made.
+	bound []BoundParam
 }
 
 type surroundingsKey struct{}

@@ -9,7 +9,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -58,24 +57,20 @@ func (s *Set) Judge(ctx context.Context, r *Request) (*Outcome, error) {
 		return nil, errExempt
 	}
 	out := &Outcome{}
-	around := &surroundings{namespace: r.Namespace, params: r.Params, objects: s.objects}
-	for _, obj := range r.Objects {
-		if r, err := s.resourceOf(rest.KindOf(obj)); err == nil {
-			if around.own == nil {
-				around.own = map[schema.GroupResource][]*document.Document{}
-			}
-			around.own[r.GroupResource()] = append(around.own[r.GroupResource()], obj)
-		}
-	}
+	around := &surroundings{namespace: r.Namespace, params: r.Params, objects: s.objects, bound: r.Bound}
 	index := s.index
 	if r.WithoutParams {
 		index = s.unbound
+	}
+	at := r.Time
+	if at.IsZero() {
+		at = judgedAt
 	}
 	warnings := &warningList{}
 	ctx = context.WithValue(ctx, surroundingsKey{}, around)
 	ctx = rest.WithCatalog(ctx, &catalog{resources: s.resources, policies: index})
 	ctx = request.WithNamespace(request.WithUser(ctx, a.User), a.Namespace)
-	ctx = warning.WithWarningRecorder(apirequest.WithReceivedTimestamp(ctx, judgedAt), warnings)
+	ctx = warning.WithWarningRecorder(apirequest.WithReceivedTimestamp(ctx, at), warnings)
 	ctx = policy.WithObserver(ctx, &policy.Observer{Judged: func(j policy.Judgement) {
 		v := Verdict{Kind: j.Policy.Kind, Policy: j.Policy.Name, Outcome: j.Outcome, Message: j.Message, Cost: j.Cost}
 		if j.Binding != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,6 +21,8 @@ type Object struct {
 	FS   fs.FS
 	File string
 	Line int
+	// Root is the directory that FS is of, for whoever shows File; "": it is not known.
+	Root string
 	// Text is the YAML that it was read of.
 	Text     []byte
 	Document *document.Document
@@ -27,7 +30,7 @@ type Object struct {
 
 // String names the object for errors: pods.yaml: Pod "web".
 func (o *Object) String() string {
-	return fmt.Sprintf("%s: %s %q", o.File, o.kind(), o.Document.Get("metadata", "name").String())
+	return fmt.Sprintf("%s: %s %q", filepath.Join(o.Root, filepath.FromSlash(o.File)), o.kind(), o.Document.Get("metadata", "name").String())
 }
 
 func (o *Object) kind() string { return o.Document.Get("kind").String() }

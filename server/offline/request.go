@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -24,12 +25,20 @@ type Request struct {
 	// Params, where they are not nil, are what every binding finds. WithoutParams has every policy judge by null.
 	Params        []*document.Document
 	WithoutParams bool
-	// Objects are there for this request alone, beside those of the set.
-	Objects []*document.Document
+	// Bound are what policies judged by when the request was made. They count where the set has no such objects.
+	Bound []BoundParam
+	// Time of the request; the zero value: always the same.
+	Time time.Time
 	// Default fills in what changed objects leave out, as a server does. What a request brings is taken as it is.
 	Default bool
 	// OnlyMutate and OnlyValidate leave out the other half.
 	OnlyMutate, OnlyValidate bool
+}
+
+// BoundParam is an object that a policy judged by.
+type BoundParam struct {
+	Kind, Policy string
+	Object       *document.Document
 }
 
 // attributes describes a request to admission.

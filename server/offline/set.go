@@ -15,6 +15,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
@@ -279,5 +280,9 @@ func (s *Set) presumed(p *policy.Policy) *policy.Binding {
 			}
 		}
 	}
-	return policy.FromBinding(p.Name, spec)
+	b := policy.FromBinding(p.Name, spec)
+	if b.Params != nil {
+		b.Params.Selector = ofPolicy{labels.Everything(), p.Kind, p.Name}
+	}
+	return b
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -134,8 +135,12 @@ func parseEvent(text []byte) (*Record, error) {
 	if operation == "" {
 		return nil, nil
 	}
+	stored := e.ResponseStatus == nil || e.ResponseStatus.Code < 300
+	if !stored && !strings.Contains(e.ResponseStatus.Message, "denied request") && !strings.Contains(e.ResponseStatus.Message, "denied the request") {
+		return nil, nil // it was refused, but not by admission
+	}
 	object := e.ResponseObject
-	if stored := e.ResponseStatus == nil || e.ResponseStatus.Code < 300; !stored || len(object) == 0 {
+	if !stored || len(object) == 0 {
 		object = nil
 		if e.Verb != "patch" { // of which the request has the patch
 			object = e.RequestObject
@@ -154,8 +159,11 @@ func parseEvent(text []byte) (*Record, error) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &Request{UID: e.AuditID, Operation: operation, Namespace: ref.Namespace, Name: ref.Name, SubResource: ref.Subresource, UserInfo: user,
 			Resource: metav1.GroupVersionResource{Group: ref.APIGroup, Version: ref.APIVersion, Resource: ref.Resource}, Object: object},
-		Response: &Response{UID: e.AuditID, Allowed: e.ResponseStatus == nil || e.ResponseStatus.Code < 300},
-		Weir:     &Details{Time: e.RequestReceivedTimestamp, Phase: Validate, WithoutOldObject: operation == "UPDATE"},
+		Response: &Response{UID: e.AuditID, Allowed: stored},
+		Weir:     &Details{Time: e.RequestReceivedTimestamp, Phase: Validate, WithoutOldObject: operation == "UPDATE", WithoutVerdicts: true},
+	}
+	if !stored {
+		r.Response.Status = &metav1.Status{Code: e.ResponseStatus.Code, Message: e.ResponseStatus.Message}
 	}
 	if ref.APIGroup == "" && (ref.Resource == "secrets" || ref.Subresource == "token") {
 		r.Weir.Redacted = true // an audit policy leaves secrets out, or should

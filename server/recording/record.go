@@ -64,11 +64,21 @@ type Details struct {
 	// Namespace is that of the object.
 	Namespace json.RawMessage `json:"namespace,omitempty"`
 	// Params are the objects that policies judged by.
-	Params []json.RawMessage `json:"params,omitempty"`
+	Params []Param `json:"params,omitempty"`
 	// Redacted says that the content of the object, or of a param, was left out. Such a request cannot be judged again.
 	Redacted bool `json:"redacted,omitempty"`
 	// WithoutOldObject says that the source of the record has none, though there was one.
 	WithoutOldObject bool `json:"withoutOldObject,omitempty"`
+	// WithoutVerdicts says that only what became of the request as a whole is known.
+	WithoutVerdicts bool `json:"withoutVerdicts,omitempty"`
+}
+
+// Param is an object that a policy judged by.
+type Param struct {
+	Kind    string          `json:"kind"`
+	Policy  string          `json:"policy"`
+	Binding string          `json:"binding,omitempty"`
+	Object  json.RawMessage `json:"object"`
 }
 
 // Verdict is what one policy said by one binding and one param.

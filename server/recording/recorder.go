@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -88,6 +87,8 @@ type observation struct {
 
 // param is an object that a policy judged by. Nothing of a secret one is written.
 type param struct {
+	policy *policy.Policy
+	by     string
 	object *document.Document
 	secret bool
 }
@@ -102,10 +103,10 @@ func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observe
 			}
 			o.verdicts = append(o.verdicts, v)
 		},
-		Bound: func(p *policy.Policy, _ *policy.Binding, params []*document.Document) {
+		Bound: func(p *policy.Policy, b *policy.Binding, params []*document.Document) {
 			for _, obj := range params {
-				if obj != nil && len(o.params) < maxParams && !slices.ContainsFunc(o.params, func(have param) bool { return have.object == obj }) {
-					o.params = append(o.params, param{obj, x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)})
+				if obj != nil && len(o.params) < maxParams {
+					o.params = append(o.params, param{p, b.Name, obj, x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)})
 				}
 			}
 		},
@@ -267,7 +268,7 @@ func (x *Recorder) line(ctx context.Context, e *entry) ([]byte, error) {
 		if p.secret {
 			secret, p.object = true, stub(p.object)
 		}
-		r.Weir.Params = append(r.Weir.Params, raw(p.object))
+		r.Weir.Params = append(r.Weir.Params, Param{Kind: p.policy.Kind, Policy: p.policy.Name, Binding: p.by, Object: raw(p.object)})
 	}
 	object, old, patched := e.before, a.OldObject, e.after
 	if own {

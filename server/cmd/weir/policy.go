@@ -27,7 +27,7 @@ ValidatingAdmissionPolicy, MutatingAdmissionPolicy and Policy, with their bindin
 They are judged by the code of the server, without one running.`,
 		Args: cobra.NoArgs,
 	}
-	command.AddCommand(policyTestCommand(), policyImpactCommand())
+	command.AddCommand(policyTestCommand(), policyReplayCommand(), policyImpactCommand())
 	return command
 }
 
@@ -131,7 +131,7 @@ func moduleBeside(root string) func(ctx context.Context, dir string) ([]byte, er
 		if err != nil {
 			return nil, err
 		}
-		_ = file.Close()                             // it is for its name
+		_ = file.Close()                              // it is for its name
 		defer func() { _ = os.Remove(file.Name()) }() // what is left is in a directory for such
 		if err := build.Guest(ctx, build.Config{Dir: at, Output: file.Name()}); err != nil {
 			return nil, fmt.Errorf("policy.c: %w", err)
