@@ -44,7 +44,7 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 	out := &lineageRows{prefix: s.prefix + "/", resource: resource, logger: logger}
 	for _, at := range s.clusters.all {
 		transformer := &lineageTransformer{Transformer: s.encryption.ByKey(resource), logger: logger}
-		rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Codec: lineageCodec{}, Transformer: transformer,
+		rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Codec: newLineageCodec(), Transformer: transformer,
 			Leases: at.leases, Health: at.health, Resource: "*"})
 		if err != nil {
 			return nil, err
@@ -156,9 +156,15 @@ func (h *serialHandler) Remove(obj *document.Document) {
 
 // lineageCodec decodes of a row only what says who it is, whose it is and how it ends. A row that is no JSON
 // object decodes to an empty one: one such row must not end the stream of all.
-type lineageCodec struct{}
+type lineageCodec struct {
+	scratches *sync.Pool // of *document.Scratch
+}
 
 var _ storage.Codec = lineageCodec{}
+
+func newLineageCodec() lineageCodec {
+	return lineageCodec{&sync.Pool{New: func() any { return new(document.Scratch) }}}
+}
 
 var errReadOnly = errors.New("rows are only read here")
 
@@ -166,8 +172,10 @@ var errReadOnly = errors.New("rows are only read here")
 func (lineageCodec) Encode([]byte) ([]byte, error) { return nil, errReadOnly }
 
 // Decode implements storage.Codec.
-func (lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
-	obj := document.FromCanonical(stored)
+func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
+	scratch := c.scratches.Get().(*document.Scratch)
+	defer c.scratches.Put(scratch)
+	obj := scratch.FromCanonical(stored)
 	if obj.Err() != nil {
 		var err error
 		if obj, err = document.Parse(stored); err != nil { // what another writer stored

@@ -21,7 +21,7 @@ func TestLineageCodec(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := lineageCodec{}.Decode([]byte(tc.stored), 7)
+			got, err := newLineageCodec().Decode([]byte(tc.stored), 7)
 			if err != nil || string(got) != tc.want {
 				t.Errorf("got %s, %v, want %s", got, err, tc.want)
 			}
@@ -37,7 +37,7 @@ func BenchmarkLineageCodec(b *testing.B) {
 	stored := []byte(fmt.Sprintf(`{"apiVersion":"v1","data":{"a":%q},"kind":"ConfigMap","metadata":{"name":"n","namespace":"ns","uid":"u"}}`, strings.Repeat("x", 2000)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := (lineageCodec{}).Decode(stored, 7); err != nil {
+		if _, err := newLineageCodec().Decode(stored, 7); err != nil {
 			b.Fatal(err)
 		}
 	}

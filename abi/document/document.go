@@ -116,27 +116,22 @@ func FromCanonical(raw []byte) *Document { return &Document{raw: raw} }
 // index builds the tape. It runs once.
 func (d *Document) index() {
 	var scratch [scratchNodes]node
-	if d.indexInto(scratch[:0]); d.err == nil {
-		d.tape = slices.Clone(d.tape)
+	tape, err := scanCanonical(d.raw, scratch[:0])
+	if d.err = err; err == nil {
+		d.tape = slices.Clone(tape)
 	}
 }
 
-// indexInto builds the tape in what tape has room for, and returns it to be used again. It sets d.err if there is none.
-func (d *Document) indexInto(tape []node) []node {
-	if len(d.raw) > maxBytes {
-		d.err = fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(d.raw), maxBytes)
-		return tape
+// scanCanonical returns the tape of canonical JSON, which it builds in what tape has room for.
+func scanCanonical(raw []byte, tape []node) ([]node, error) {
+	if len(raw) > maxBytes {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(raw), maxBytes)
 	}
-	tape, canonical, err := scan(d.raw, tape, MaxDepth)
-	switch {
-	case err != nil:
-		d.err = err
-	case !canonical || int(tape[0].end) != len(d.raw):
-		d.err = errNotCanonical
-	default:
-		d.tape = tape
+	tape, canonical, err := scan(raw, tape, MaxDepth)
+	if err == nil && (!canonical || int(tape[0].end) != len(raw)) {
+		err = errNotCanonical
 	}
-	return tape
+	return tape, err
 }
 
 // ready builds the tape if need be and reports whether there is one.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -48,8 +49,11 @@ func AttrFunc(namespaced bool, selectable []Field) (storage.AttrFunc, error) {
 		}
 	}
 	selectable = slices.Clone(selectable)
+	scratches := sync.Pool{New: func() any { return new(document.Scratch) }}
 	return func(value []byte) (labels.Set, fields.Set, error) {
-		obj := document.FromCanonical(value)
+		scratch := scratches.Get().(*document.Scratch)
+		defer scratches.Put(scratch)
+		obj := scratch.FromCanonical(value)
 		m := rest.MetaOf(obj)
 		if m.Value().Kind() != document.Object {
 			return nil, nil, errors.New("object has no metadata")

@@ -131,10 +131,12 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 		if lease != clientv3.NoLease {
 			opts = []clientv3.OpOption{clientv3.WithLease(lease)}
 		}
+		put := clientv3.OpPut(key, "", opts...)
+		put.WithValueBytes(stored) // as a string it would be copied twice
 		started := time.Now()
 		resp, err := s.client.KV.Txn(ctx).
 			If(clientv3.Compare(clientv3.ModRevision(key), "=", rev)).
-			Then(clientv3.OpPut(key, string(stored), opts...)).
+			Then(put).
 			Else(orElse...).
 			Commit()
 		op.observe(started, err)
