@@ -21,6 +21,9 @@ type Source struct {
 	Inputs []string
 	// Authorizer lets expressions ask the variable authorizer, which AuthorizerBinder gives its value.
 	Authorizer bool
+	// Admission says that the inputs request and namespaceObject are an AdmissionRequest of admission.k8s.io/v1 and a
+	// Namespace: a field that they cannot have is an issue.
+	Admission bool
 	// Variables are named expressions, each of which may use those before it as
 	// variables.<name>. A run evaluates one at most once, and only when it is used.
 	Variables []Variable

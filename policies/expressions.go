@@ -107,7 +107,7 @@ func CompileExpressions(engines Engines, from *Expressions) (*ExpressionJudge, e
 		return nil, err
 	}
 	j.conditions = conditions
-	src := &Source{Inputs: Inputs(), Authorizer: true, Variables: VariablesOf(from.Path+".variables", from.Variables)}
+	src := &Source{Inputs: Inputs(), Authorizer: true, Admission: true, Variables: VariablesOf(from.Path+".variables", from.Variables)}
 	add := func(path, text string, want Type) int {
 		src.Expressions = append(src.Expressions, Expression{Path: path, Text: text, Want: want})
 		return len(src.Expressions) - 1
@@ -273,7 +273,7 @@ func CompileConditions(engine Engine, path string, from []NamedText) (*Condition
 	if len(from) == 0 {
 		return nil, nil
 	}
-	src, c := &Source{Inputs: Inputs(), Authorizer: true}, &Conditions{}
+	src, c := &Source{Inputs: Inputs(), Authorizer: true, Admission: true}, &Conditions{}
 	for i, m := range from {
 		src.Expressions = append(src.Expressions, Expression{Path: fmt.Sprintf("%s[%d].expression", path, i), Text: m.Expression, Want: Bool})
 		c.texts = append(c.texts, strings.TrimSpace(m.Expression))

@@ -8,6 +8,7 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/mutation"
 
 	"weir.dev/weir/policies"
@@ -81,9 +82,19 @@ func (c *compiler) env(x *policies.Expression) (*celgo.Env, error) {
 	if key.mutating {
 		base = c.engine.mutating
 	}
-	opts := []celgo.EnvOption{c.withVariables, celgo.Variable("variables", celgo.ObjectType(variablesType))}
+	var opts []celgo.EnvOption
+	var known map[string]*apiservercel.DeclType
+	if c.src.Admission {
+		known = c.engine.admission
+		opts = append(opts, withTypes(known["request"], known["namespaceObject"]))
+	}
+	opts = append(opts, c.withVariables, celgo.Variable("variables", celgo.ObjectType(variablesType)))
 	for _, name := range c.src.Inputs {
-		opts = append(opts, celgo.Variable(name, celgo.DynType))
+		t := celgo.DynType
+		if known[name] != nil {
+			t = known[name].CelType()
+		}
+		opts = append(opts, celgo.Variable(name, t))
 	}
 	if c.src.Authorizer {
 		opts = append(opts, authorizerVariables()...)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
 	"k8s.io/apimachinery/pkg/util/version"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
@@ -52,6 +53,8 @@ type Engine struct {
 	// unmetered plans programs that are not metered. It has the same functions.
 	unmetered *celgo.Env
 	guard     celgo.ProgramOption
+	// admission are the types of the variables that admission has.
+	admission map[string]*apiservercel.DeclType
 }
 
 var _ policies.Engine = (*Engine)(nil)
@@ -61,7 +64,7 @@ func New(config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: config.withDefaults()}
+	e := &Engine{config: config.withDefaults(), admission: admissionTypes()}
 	e.plain = environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv()
 	resolver := common.ResolverEnvOption(&mutation.DynamicTypeResolver{})
 	var err error

@@ -48,7 +48,7 @@ func newMutator(engines policies.Engines, spec *admissionregistrationv1.Mutating
 	if err := collect(err); err != nil {
 		return nil, err
 	}
-	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Variables: policies.VariablesOf("spec.variables", variableTexts(spec.Variables))}
+	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Admission: true, Variables: policies.VariablesOf("spec.variables", variableTexts(spec.Variables))}
 	for i, from := range spec.Mutations {
 		at := fmt.Sprintf("spec.mutations[%d]", i)
 		switch {
