@@ -58,3 +58,10 @@ func (e *EvalError) Error() string { return e.Err.Error() }
 
 // Unwrap gives the engine's error.
 func (e *EvalError) Unwrap() error { return e.Err }
+
+// Estimator is an Engine that can say what a source would cost before it is run.
+type Estimator interface {
+	// Estimate returns the most that each variable and expression of a source costs, by itself, where every list, map and
+	// string that it reads has so many elements at most. math.MaxUint64: nothing is known. Those that do not compile cost 0.
+	Estimate(src *Source, elements uint64) (variables, expressions []uint64, err error)
+}
