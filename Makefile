@@ -12,7 +12,7 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension/... ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test toolchains race matrix-golden bench bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,12 @@ matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file)
 
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...
+
+bench-host: ## measure calls of guests, each beside the engine's bare floor; BENCH=regexp chooses
+	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./host ./host/hosttest
+
+swaps: ## replace a module SWAPS=10000 times under load and see what is left behind
+	$(GO) test -count=1 -v -timeout 0 -run '^TestSwaps$$' ./host/hosttest -swaps $(or $(SWAPS),10000)
 
 torture: ## break what the server stands on and check all it says; TORTURE=60s each scenario, SEED=, RUN=regexp
 	$(GO) test -count=1 -v -timeout 0 -run 'TestTorture/$(or $(RUN),.)' ./server/servertest/torture -torture $(TORTURE) -seed $(SEED)

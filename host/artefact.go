@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/tetratelabs/wazero"
@@ -13,6 +16,7 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 
 	"weir.dev/weir/abi"
+	"weir.dev/weir/host/internal/codecache"
 	"weir.dev/weir/host/internal/rewrite"
 )
 
@@ -36,6 +40,7 @@ type artefact struct {
 	compiled   wazero.CompiledModule
 	globals    []string // exports of its mutable globals
 	resettable bool
+	codeBytes  int // of machine code, about
 }
 
 // Digest names the bytes of a module: sha256:<hex>.
@@ -115,6 +120,11 @@ func checkExports(exports map[string]rewrite.FuncType) *Error {
 
 // build rewrites and compiles a module.
 func (a *artefact) build(ctx context.Context, wasm []byte) error {
+	if err := a.host.takeTurn(ctx); err != nil {
+		a.cancelled = true
+		return &Error{Class: ClassDeadline, Message: "waiting to be compiled: " + err.Error(), Err: err}
+	}
+	defer a.host.endTurn()
 	start := time.Now()
 	mod, err := rewrite.Rewrite(wasm, rewrite.Options{
 		Import:      importGate(a.host.imports),
@@ -140,12 +150,47 @@ func (a *artefact) build(ctx context.Context, wasm []byte) error {
 	return nil
 }
 
+// compile compiles a rewritten module, or reads its code from the cache.
 func (a *artefact) compile(ctx context.Context, mod *rewrite.Module) error {
+	entry := a.host.codeEntry(mod.Bytes)
+	if entry == nil {
+		defer a.host.discarded(compileGarbage * len(mod.Bytes))
+		return a.compileIn(ctx, mod, "")
+	}
+	if entry.State != codecache.Hit {
+		defer a.host.discarded(compileGarbage * len(mod.Bytes))
+	}
+	err := a.compileIn(ctx, mod, entry.Dir)
+	switch {
+	case err == nil:
+		// It can run whether it is kept or not.
+		a.host.metrics.cached(entry.Keep())
+		return nil
+	case ctx.Err() != nil || !cacheFault(err):
+		entry.Discard()
+		return err
+	}
+	a.host.metrics.cached(entry.Forget())
+	a.closeEngine()
+	return a.compileIn(ctx, mod, "")
+}
+
+// cacheFault tells whether it is the cache that failed: a full disk, or a file
+// that has just gone.
+func cacheFault(err error) bool {
+	var pathError *fs.PathError
+	var linkError *os.LinkError
+	return errors.As(err, &pathError) || errors.As(err, &linkError) || strings.Contains(err.Error(), "compilationcache")
+}
+
+// compileIn compiles with a directory for the engine's files; "" is none.
+func (a *artefact) compileIn(ctx context.Context, mod *rewrite.Module, dir string) error {
 	config := wazero.NewRuntimeConfig()
 	if a.host.config.Interpreter {
 		config = wazero.NewRuntimeConfigInterpreter()
 	}
-	if dir := a.host.config.CacheDir; dir != "" {
+	a.cache = nil
+	if dir != "" {
 		cache, err := wazero.NewCompilationCacheWithDir(dir)
 		if err != nil {
 			return fmt.Errorf("compilation cache: %w", err)
@@ -165,7 +210,7 @@ func (a *artefact) compile(ctx context.Context, mod *rewrite.Module) error {
 	if err != nil {
 		return err
 	}
-	a.compiled = compiled
+	a.compiled, a.codeBytes = compiled, codePerByte*len(mod.Bytes)
 	return nil
 }
 
@@ -198,6 +243,7 @@ func (a *artefact) instantiateImports(ctx context.Context, names []rewrite.Impor
 func (a *artefact) close() {
 	if a.err == nil {
 		a.closeEngine()
+		a.host.discarded(a.codeBytes)
 	}
 }
 

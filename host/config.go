@@ -22,6 +22,9 @@ const (
 	DefaultDepth       = 2000
 )
 
+// DefaultCacheBytes is the default of Config.CacheBytes: some 50 Go guests.
+const DefaultCacheBytes = 512 << 20
+
 // Limits bound a module and its calls. A zero field means its default.
 type Limits struct {
 	// ModuleBytes is the size of the artefact.
@@ -118,13 +121,20 @@ type Config struct {
 	Limits Limits
 	// CacheDir keeps compiled code between runs of the program; empty means
 	// not at all. Whoever can write to it can run code in this process.
+	// Several processes can share it.
 	CacheDir string
+	// CacheBytes bounds what CacheDir holds: what was used least recently
+	// goes. 0 means DefaultCacheBytes.
+	CacheBytes int64
 	// Guests is the most guests that one module runs at a time; further
 	// calls wait. 0 means twice GOMAXPROCS.
 	Guests int
 	// CompileWorkers is how many goroutines compile one module. 0 means
 	// GOMAXPROCS, at least 2: with one, a compilation cannot be cancelled.
 	CompileWorkers int
+	// Compiles is how many modules are compiled, or read from the cache, at a
+	// time; others wait. 0 means 2. A Go guest takes some 100 MB for that.
+	Compiles int
 	// Restore says how memory is put back.
 	Restore RestoreMode
 	// Interpreter runs guests without compiling them, many times slower.
@@ -140,8 +150,8 @@ func (c *Config) Validate() error {
 	if err := c.Limits.Validate(); err != nil {
 		return err
 	}
-	if c.Guests < 0 || c.CompileWorkers < 0 {
-		return errors.New("host: negative number of guests or workers")
+	if c.Guests < 0 || c.CompileWorkers < 0 || c.Compiles < 0 || c.CacheBytes < 0 {
+		return errors.New("host: negative number of guests, workers, compilations or bytes")
 	}
 	switch c.Restore {
 	case RestoreAuto, RestoreCopy, RestoreDiscard, RestoreSticky:
@@ -161,6 +171,12 @@ func (c Config) withDefaults() Config {
 	})
 	if c.Guests == 0 {
 		c.Guests = 2 * runtime.GOMAXPROCS(0)
+	}
+	if c.Compiles == 0 {
+		c.Compiles = 2
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
 	}
 	if c.CompileWorkers == 0 {
 		c.CompileWorkers = max(2, runtime.GOMAXPROCS(0))

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"weir.dev/weir/abi"
+	"weir.dev/weir/host/internal/codecache"
 )
 
 // metrics are the collectors of a Runtime; nil collects nothing. Labels are
@@ -17,6 +18,7 @@ type metrics struct {
 	fuel     *prometheus.HistogramVec
 	compile  prometheus.Histogram
 	loads    *prometheus.CounterVec
+	cache    *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -47,8 +49,12 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 			Name: "weir_host_loads_total",
 			Help: "Modules loaded, by class of failure (ok if none).",
 		}, []string{"class"}),
+		cache: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_host_code_cache_total",
+			Help: "Uses of the cache of compiled code: hit, miss, corrupt (compiled again), error (done without).",
+		}, []string{"result"}),
 	}
-	for _, c := range []prometheus.Collector{m.calls, m.duration, m.fuel, m.compile, m.loads} {
+	for _, c := range []prometheus.Collector{m.calls, m.duration, m.fuel, m.compile, m.loads, m.cache} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("host: register metrics: %w", err)
 		}
@@ -75,6 +81,19 @@ func (m *metrics) called(module string, op abi.Op, class Class, d time.Duration,
 func (m *metrics) compiled(d time.Duration) {
 	if m != nil {
 		m.compile.Observe(d.Seconds())
+	}
+}
+
+func (m *metrics) cacheUsed(state codecache.State) {
+	if m != nil {
+		m.cache.WithLabelValues(string(state)).Inc()
+	}
+}
+
+// cached counts what became of an entry.
+func (m *metrics) cached(err error) {
+	if m != nil && err != nil {
+		m.cache.WithLabelValues("error").Inc()
 	}
 }
 

@@ -15,6 +15,8 @@ type Runtime struct {
 	snapshots *snapshot.Engine
 	imports   map[string]map[string]importFunc
 	metrics   *metrics
+	compiling chan struct{} // holds a token for each module being compiled
+	garbage   garbage
 
 	mu        sync.Mutex
 	artefacts map[artefactKey]*artefact // guarded by mu
@@ -49,6 +51,7 @@ func NewRuntime(config Config) (*Runtime, error) {
 		snapshots: snapshot.NewEngine(mode),
 		imports:   imports(),
 		metrics:   m,
+		compiling: make(chan struct{}, config.Compiles),
 		artefacts: map[artefactKey]*artefact{},
 		modules:   map[*Module]struct{}{},
 	}, nil
@@ -70,6 +73,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	r.garbage.wait()
 	return r.snapshots.Close()
 }
 
