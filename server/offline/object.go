@@ -39,7 +39,10 @@ func (o *Object) kind() string { return o.Document.Get("kind").String() }
 const maxFileBytes = 16 << 20
 
 // Read reads the objects of a file: YAML with any number of documents, or JSON. A v1 List is what it holds.
-func Read(fsys fs.FS, name string) ([]Object, error) {
+func Read(fsys fs.FS, name string) ([]Object, error) { return read(fsys, name, false) }
+
+// read leaves out what is no object where lenient is set.
+func read(fsys fs.FS, name string, lenient bool) ([]Object, error) {
 	text, err := fs.ReadFile(fsys, name)
 	switch {
 	case err != nil:
@@ -61,6 +64,9 @@ func Read(fsys fs.FS, name string) ([]Object, error) {
 			return nil, fmt.Errorf("%s:%d: %w", name, part.line, err)
 		}
 		if obj.Document.Root().Kind() != document.Object || obj.kind() == "" {
+			if lenient {
+				continue
+			}
 			return nil, fmt.Errorf("%s:%d: not an object: it has no kind", name, part.line)
 		}
 		if obj.kind() != "List" {
@@ -98,15 +104,16 @@ func split(text []byte) []textPart {
 	return append(parts, current)
 }
 
-// ReadDir reads the files of a directory that hold objects: *.yaml, *.yml and *.json, those of directories below it too
-// where deep is set. Directories whose names begin with a dot are left out.
+// ReadDir reads the files of a directory that hold objects: *.yaml, *.yml and *.json. Where deep is set, those of
+// directories below it are read too, but for directories named cases and those whose names begin with a dot, and what is
+// no object is left out.
 func ReadDir(fsys fs.FS, dir string, deep bool) ([]Object, error) {
 	var names []string
 	err := fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != dir && (!deep || strings.HasPrefix(d.Name(), ".")):
+		case d.IsDir() && name != dir && (!deep || d.Name() == "cases" || strings.HasPrefix(d.Name(), ".")):
 			return fs.SkipDir
 		case !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
 			names = append(names, name)
@@ -119,7 +126,7 @@ func ReadDir(fsys fs.FS, dir string, deep bool) ([]Object, error) {
 	var list []Object
 	var errs []error
 	for _, name := range names {
-		objects, err := Read(fsys, name)
+		objects, err := read(fsys, name, deep)
 		errs = append(errs, err)
 		list = append(list, objects...)
 	}
