@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -95,30 +94,11 @@ func TestNative(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the hooks natively")
 	}
-	program := filepath.Join(t.TempDir(), "hooks_test")
-	tests := []struct {
-		language build.Language
-		dir      string
-		commands [][]string
-	}{
-		{build.C, "c", [][]string{
-			{"clang", "-std=c11", "-Wall", "-Wextra", "-Werror", "-I../../../sdk/c", "-o", program, "test/hooks_test.c", "src/guard.c", "../../../sdk/c/weir.c"},
-			{program},
-		}},
-		{build.AssemblyScript, "assemblyscript", [][]string{
-			{"npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--loglevel=error"},
-			{"npm", "test"},
-		}},
-	}
-	for _, tc := range tests {
-		t.Run(tc.dir, func(t *testing.T) {
-			needs(t, tc.language)
-			for _, command := range tc.commands {
-				cmd := exec.CommandContext(t.Context(), command[0], command[1:]...)
-				cmd.Dir = tc.dir
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%v: %v\n%s", command, err, out)
-				}
+	for _, language := range build.Languages() {
+		t.Run(string(language), func(t *testing.T) {
+			needs(t, language)
+			if err := build.Native(t.Context(), string(language)); err != nil {
+				t.Fatal(err)
 			}
 		})
 	}

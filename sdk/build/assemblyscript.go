@@ -32,8 +32,29 @@ func guestAssemblyScript(ctx context.Context, c Config) error {
 	if err != nil {
 		return err
 	}
-	compiler := filepath.Join("node_modules", "assemblyscript", "bin", "asc.js")
-	for _, file := range []string{compiler, filepath.Join("node_modules", "weir-sdk", "package.json")} {
+	if err := tools.install(ctx, c); err != nil {
+		return err
+	}
+	target := "release"
+	if c.Debug {
+		target = "debug"
+	}
+	_, err = run(ctx, c.Dir, nil, tools.node, ascFile, filepath.Join("assembly", "index.ts"), "--target", target, "--outFile", c.Output)
+	return err
+}
+
+// ascFile is the compiler, below a guest's directory.
+const ascFile = "node_modules/assemblyscript/bin/asc.js"
+
+// install installs what package.json requires, unless it is there. Of several
+// programs that build a guest at once, as tests do, one installs.
+func (n *node) install(ctx context.Context, c Config) error {
+	unlock, err := lock(c.Dir)
+	if err != nil {
+		return fmt.Errorf("build: %w", err)
+	}
+	defer unlock()
+	for _, file := range []string{ascFile, "node_modules/weir-sdk/package.json"} {
 		if _, err := os.Stat(filepath.Join(c.Dir, file)); err == nil {
 			continue
 		}
@@ -41,18 +62,15 @@ func guestAssemblyScript(ctx context.Context, c Config) error {
 		if _, err := os.Stat(filepath.Join(c.Dir, "package-lock.json")); err == nil {
 			install = "ci"
 		}
-		fmt.Fprintf(c.Log, "npm %s in %s\n", install, c.Dir)
-		if _, err := run(ctx, c.Dir, nil, tools.npm, install, "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
+		if c.Log != nil {
+			fmt.Fprintf(c.Log, "npm %s in %s\n", install, c.Dir)
+		}
+		if _, err := run(ctx, c.Dir, nil, n.npm, install, "--no-audit", "--no-fund", "--loglevel=error"); err != nil {
 			return err
 		}
 		break
 	}
-	target := "release"
-	if c.Debug {
-		target = "debug"
-	}
-	_, err = run(ctx, c.Dir, nil, tools.node, compiler, filepath.Join("assembly", "index.ts"), "--target", target, "--outFile", c.Output)
-	return err
+	return nil
 }
 
 // copyTo copies what a reader has to a file, and closes both.

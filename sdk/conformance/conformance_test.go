@@ -14,9 +14,9 @@ import (
 	"weir.dev/weir/sdk/build"
 )
 
-// guest builds the guest of a language. Without its tools the test is skipped,
-// but fails where CI is set, whose tools `make toolchains` installs.
-func guest(t *testing.T, language build.Language) []byte {
+// needs skips a test without the tools of a language, but has it fail where CI is
+// set, whose tools `make toolchains` installs.
+func needs(t *testing.T, language build.Language) {
 	t.Helper()
 	if missing := build.Missing(t.Context(), language); missing != nil {
 		if os.Getenv("CI") != "" {
@@ -24,6 +24,12 @@ func guest(t *testing.T, language build.Language) []byte {
 		}
 		t.Skip(missing)
 	}
+}
+
+// guest builds the guest of a language.
+func guest(t *testing.T, language build.Language) []byte {
+	t.Helper()
+	needs(t, language)
 	file := filepath.Join(t.TempDir(), "guest.wasm")
 	if err := build.Guest(t.Context(), build.Config{Dir: string(language), Output: file, Log: t.Output()}); err != nil {
 		t.Fatal(err)
@@ -54,6 +60,32 @@ func TestGuests(t *testing.T) {
 				}
 			})
 			abitest.RunTestGuest(t, hosttest.Conformance(rt), wasm)
+		})
+	}
+}
+
+// TestNative runs the tests of the SDKs and of their guests on this machine, by
+// the stand-ins for a host that each SDK has for its authors. (Those of the Go
+// SDK are beside it.)
+func TestNative(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds a guest of each language")
+	}
+	tests := []struct {
+		language build.Language
+		dir      string
+	}{
+		{build.C, "c"},
+		{build.Rust, "rust"},
+		{build.Rust, "../rust"},
+		{build.AssemblyScript, "assemblyscript"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.dir, func(t *testing.T) {
+			needs(t, tc.language)
+			if err := build.Native(t.Context(), tc.dir); err != nil {
+				t.Fatal(err)
+			}
 		})
 	}
 }

@@ -31,7 +31,8 @@ function refusal(ctx: Context, what: Lookup): string[] {
 export function lookups(ctx: Context, asked: string): string[] {
   const out: string[] = [];
   if (asked == "lookup one") {
-    const item = ctx.lookup(inShop().named("limits").only(["data.most"])).first!;
+    const item = ctx.lookup(inShop().named("limits").only(["data.most"])).first;
+    if (!item) return out;
     return [text(item, "data.most"), text(item, "metadata.resourceVersion"), yes(item.at("data.filler") != null)];
   } else if (asked == "lookup absent") return [yes(ctx.lookup(inShop().named("nothing")).first != null)];
   else if (asked == "lookup list") {

@@ -1,6 +1,8 @@
 //! The conformance guest of the Rust SDK: it does what package abitest says.
 
 mod lookups;
+#[cfg(test)]
+mod native;
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use weir::json::{ObjectBuilder, ToJson};
