@@ -198,7 +198,11 @@ func importAuthorize(c *invocation, args []uint64) int32 {
 	ctx, cancel := c.untilDeadline()
 	defer cancel()
 	allowed, err := c.look.authorizer.Authorize(ctx, a)
-	if err != nil {
+	var refused abi.Errno
+	switch {
+	case errors.As(err, &refused):
+		return fail(refused)
+	case err != nil:
 		c.notReady("authorize: there is no answer now", err)
 	}
 	if allowed {

@@ -295,8 +295,14 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 		c.elapsed = m.state.elapsed
 	}
 	c.deadline = c.now().Add(limits.Timeout)
-	if b := call.Budget; b != nil && !b.deadline.IsZero() && b.deadline.Before(c.deadline) {
-		c.deadline = b.deadline
+	if b := call.Budget; b != nil {
+		usual := m.artefact.host.config.Limits
+		if limits.Fuel > usual.Fuel {
+			b.widen(limits.Fuel)
+		}
+		if !b.deadline.IsZero() && b.deadline.Before(c.deadline) && limits.Timeout <= usual.Timeout {
+			c.deadline = b.deadline
+		}
 	}
 	c.setInputs(call, settings)
 	return c

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"weir.dev/weir/host"
 	"weir.dev/weir/server/recording"
 	"weir.dev/weir/server/storage/value/encryption"
 )
@@ -20,7 +21,10 @@ const (
 	DefaultSecurePort      = 6443
 	DefaultShutdownTimeout = 20 * time.Second
 	DefaultRequestTimeout  = time.Minute
-	DefaultEtcdPrefix      = "/registry"
+	// DefaultModuleRequestFuel is that of one call too, as few requests have more than one module.
+	DefaultModuleRequestFuel    = host.DefaultFuel
+	DefaultModuleRequestTimeout = 2 * host.DefaultTimeout
+	DefaultEtcdPrefix           = "/registry"
 )
 
 // Config says how a server runs. The zero value runs on an embedded etcd in
@@ -71,6 +75,11 @@ type Config struct {
 	// ModuleSources says how modules are fetched over the network.
 	ModuleSources ModuleSourceConfig
 
+	// ModuleRequestFuel and ModuleRequestTimeout bound what the modules of one request may use together. Defaults
+	// DefaultModuleRequestFuel and DefaultModuleRequestTimeout.
+	ModuleRequestFuel    uint64
+	ModuleRequestTimeout time.Duration
+
 	// PolicyDir has admission policies and their bindings in files: they are in force beside those that are stored, and
 	// no client can change them. It is read again when it changes. "": there is none.
 	PolicyDir string
@@ -105,6 +114,12 @@ func (c *Config) Complete() {
 	if c.ModuleDir == "" {
 		c.ModuleDir = filepath.Join(c.DataDir, "modules")
 	}
+	if c.ModuleRequestFuel == 0 {
+		c.ModuleRequestFuel = DefaultModuleRequestFuel
+	}
+	if c.ModuleRequestTimeout == 0 {
+		c.ModuleRequestTimeout = DefaultModuleRequestTimeout
+	}
 	if c.HTTP2Server == "" {
 		c.HTTP2Server = HTTP2Standard
 	}
@@ -134,6 +149,9 @@ func (c *Config) Validate() error {
 	}
 	if (c.TLSCertFile == "") != (c.TLSPrivateKeyFile == "") {
 		errs = append(errs, errors.New("--tls-cert-file and --tls-private-key-file go together"))
+	}
+	if c.ModuleRequestFuel > 1<<53 || c.ModuleRequestTimeout < 0 {
+		errs = append(errs, errors.New("--module-request-fuel or --module-request-timeout is out of range"))
 	}
 	if err := c.Storage.validate(); err != nil {
 		errs = append(errs, err)

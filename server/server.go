@@ -244,6 +244,7 @@ func (s *Server) openLoader() error {
 		Sources: sources, RefetchInterval: s.config.ModuleSources.RefetchInterval,
 		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Host: s.host, ServerName: s.name(),
+		Lookuper: s.lookuper(), Authorizer: s.guestAuthorizer(),
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics, PolicyMetrics: s.policies,
 	})
 	if err != nil {
@@ -331,7 +332,7 @@ func (s *Server) handler() (http.Handler, error) {
 			APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		Pin: func(ctx context.Context) (context.Context, func()) {
 			snapshot, release := s.loader.Holder().Acquire()
-			return rest.WithCatalog(ctx, snapshot), release
+			return rest.WithCatalog(s.allow(ctx), snapshot), release
 		},
 		RequestTimeout:              s.config.RequestTimeout,
 		MaxRequestsInFlight:         s.config.MaxRequestsInFlight,

@@ -26,8 +26,9 @@ type Lookuper interface {
 // Authorizer tells what users may do.
 type Authorizer interface {
 	// Authorize tells whether the user of the request that ctx is of, or the
-	// service account that a names, may do what a describes. An error says that
-	// there is no answer.
+	// service account that a names, may do what a describes. An error that is
+	// an abi.Errno is the guest's to handle; any other says that there is no
+	// answer now.
 	Authorize(ctx context.Context, a *abi.AuthorizeRequest) (bool, error)
 }
 

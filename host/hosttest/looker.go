@@ -6,6 +6,22 @@ import (
 	"weir.dev/weir/abi"
 )
 
+// NewAskingGuest begins a guest that asks for capabilities and implements some
+// hooks. It returns the function indexes of lookup and authorize, which are
+// imported if it asks for them.
+func NewAskingGuest(name string, capabilities []string, hooks ...abi.Op) (g *Guest, lookup, authorize uint32) {
+	g = newGuest(askingManifest(name, capabilities, hooks))
+	for _, c := range capabilities {
+		switch {
+		case c == abi.CapabilityAuthorize:
+			authorize = g.Import(abi.ImportModule, abi.ImportAuthorize, g.Type(I32+I32, I32))
+		case lookup == 0:
+			lookup = g.Import(abi.ImportModule, abi.ImportLookup, g.Type(I32+I32+I32+I32, I32))
+		}
+	}
+	return g, lookup, authorize
+}
+
 // Looker is a guest that asks for capabilities and, in the hooks connect and
 // configure, looks requests up in their order: each with no buffer, and then with
 // one of 30,000 bytes. Connect responds with the last answer. If the host refuses

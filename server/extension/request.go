@@ -2,7 +2,9 @@ package extension
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/request"
+	"weir.dev/weir/server/rest"
 )
 
 // scope is what the guests of one request share.
@@ -21,6 +24,14 @@ type scope struct {
 
 	mu    sync.Mutex
 	metas []scopedMeta // guarded by mu; the last of each operation
+
+	told *toldLookups // shared by the scopes of one request
+}
+
+// toldLookups is what the audit event of a request tells of look-ups.
+type toldLookups struct {
+	mu    sync.Mutex
+	texts []string // guarded by mu
 }
 
 // scopedMeta is an encoded request. One request may be about many objects, when it deletes
@@ -36,7 +47,30 @@ type scopeKey struct{}
 // WithBudget returns a context whose guests share a budget, and for which the request
 // is encoded once. budget may be nil: then only the limits of each module hold.
 func WithBudget(ctx context.Context, budget *host.Budget) context.Context {
-	return context.WithValue(ctx, scopeKey{}, &scope{budget: budget})
+	s := &scope{budget: budget}
+	if outer, ok := ctx.Value(scopeKey{}).(*scope); ok {
+		s.told = outer.told
+	} else {
+		s.told = &toldLookups{}
+	}
+	return context.WithValue(ctx, scopeKey{}, s)
+}
+
+// Allowance is what the guests of one request may use together: those of all layers and policies, retries included. A
+// module whose own limits are wider than those that modules have by default widens it for the request.
+type Allowance struct {
+	// Fuel in units, see host.Limits.
+	Fuel uint64
+	// Timeout by the wall clock, from the beginning of the request.
+	Timeout time.Duration
+}
+
+// Begin returns the context of a request that begins now. Each object of a request about many has an allowance of its own.
+func (a Allowance) Begin(ctx context.Context) context.Context {
+	fresh := func(ctx context.Context) context.Context {
+		return WithBudget(ctx, host.NewBudget(a.Fuel, time.Now().Add(a.Timeout)))
+	}
+	return rest.WithEach(fresh(ctx), fresh)
 }
 
 // BudgetFrom returns the budget of a context, or nil.
@@ -45,6 +79,40 @@ func BudgetFrom(ctx context.Context) *host.Budget {
 		return s.budget
 	}
 	return nil
+}
+
+// maxLookupAnnotations bounds how many look-ups of a request are told in its audit event.
+const maxLookupAnnotations = 64
+
+// auditLookups tells in the audit event of the request what a module looked up, and in which state: once, where a retry
+// looked up the same. err is the error of the call, whose look-ups count too.
+func auditLookups(ctx context.Context, module string, op abi.Op, res *host.Result, err error) {
+	var found []host.Lookup
+	var failed *host.Error
+	switch {
+	case res != nil:
+		found = res.Lookups
+	case errors.As(err, &failed):
+		found = failed.Lookups
+	}
+	if len(found) == 0 {
+		return
+	}
+	s, ok := ctx.Value(scopeKey{}).(*scope)
+	if !ok {
+		return // of no request
+	}
+	told := s.told
+	told.mu.Lock()
+	defer told.mu.Unlock()
+	for i := range found {
+		text := op.String() + " " + found[i].String()
+		if len(told.texts) == maxLookupAnnotations || slices.Contains(told.texts, module+" "+text) {
+			continue
+		}
+		told.texts = append(told.texts, module+" "+text)
+		audit.AddAuditAnnotation(ctx, module+".module.weir.dev/lookup-"+strconv.Itoa(len(told.texts)), text)
+	}
 }
 
 // metaOf gives guests the request: who sent it, and what about. obj is the object that

@@ -64,6 +64,7 @@ func validateModule(obj *document.Document) (field.ErrorList, error) {
 	errs := validateSource(&m.Spec.Source, field.NewPath("spec", "source"))
 	errs = append(errs, validateVerify(&m.Spec, field.NewPath("spec", "verify"))...)
 	errs = append(errs, validateLimits(&m.Spec.Limits, field.NewPath("spec", "limits"))...)
+	errs = append(errs, validateCapabilities(m.Spec.Capabilities, field.NewPath("spec", "capabilities"))...)
 	names := map[string]bool{}
 	for i := range m.Spec.Tests {
 		test, path := &m.Spec.Tests[i], field.NewPath("spec", "tests").Index(i)
@@ -76,6 +77,9 @@ func validateModule(obj *document.Document) (field.ErrorList, error) {
 		names[test.Name] = true
 		if op, ok := abi.ParseOp(test.Hook); !ok || op == abi.OpConfigure {
 			errs = append(errs, field.NotSupported(path.Child("hook"), test.Hook, testableHooks()))
+		}
+		if _, err := testObjects(test); err != nil {
+			errs = append(errs, field.Invalid(path.Child("objects"), field.OmitValueType{}, err.Error()))
 		}
 	}
 	return errs, nil

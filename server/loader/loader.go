@@ -42,6 +42,9 @@ type Config struct {
 	// ServerName names this server in what it counts.
 	ServerName string
 	Host       *host.Runtime
+	// Lookuper and Authorizer answer the modules to which that is granted; nil: such calls fail as not ready.
+	Lookuper   host.Lookuper
+	Authorizer host.Authorizer
 	// ModuleDir is the directory below which source.file of a Module is.
 	ModuleDir string
 	// Sources fetches modules over the network; nil: a client with the defaults. The Loader closes it.

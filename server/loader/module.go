@@ -18,6 +18,8 @@ import (
 // moduleState is what the Loader knows of one Module object.
 type moduleState struct {
 	object *v1alpha1.Module
+	// grants are those of object.
+	grants *grants
 	// inForce is the last known good, nil when there never was one.
 	inForce *loadedModule
 	// progress of the newest generation.
@@ -50,6 +52,9 @@ type loadedModule struct {
 	digest string
 	limits host.Limits
 	hooks  []string
+	// capabilities were granted when it was loaded, and asked are those that it asks for. grants are the Module's now.
+	capabilities, asked []string
+	grants              *grants
 	// image that it was fetched as, "" if it was not.
 	image string
 	// base was configured without settings. A reference is held to it, and to each of bySettings.
@@ -144,13 +149,14 @@ func (l *Loader) applyModuleLocked(obj *document.Document) {
 		s = nil
 	}
 	if s == nil {
-		s = &moduleState{settled: make(chan struct{})}
+		s = &moduleState{settled: make(chan struct{}), grants: newGrants(object.Spec.Capabilities)}
 		l.modules[object.Name] = s
 	} else if s.object.Generation == object.Generation {
 		s.object = object
 		return
 	}
 	s.object = object
+	s.grants.set(object.Spec.Capabilities)
 	l.followSourceLocked(s)
 	l.startLoadLocked(s)
 }
@@ -166,7 +172,7 @@ func (l *Loader) startLoadLocked(s *moduleState) {
 	if s.source != nil && !s.source.told {
 		return // the load starts when it is known what the source has
 	}
-	load := &moduleLoad{Loader: l, object: s.object, number: s.load, first: s.inForce == nil, watch: s.source, progress: s.progress}
+	load := &moduleLoad{Loader: l, object: s.object, grants: s.grants, number: s.load, first: s.inForce == nil, watch: s.source, progress: s.progress}
 	if s.source != nil {
 		load.given = s.source.object
 	}

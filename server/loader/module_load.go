@@ -24,6 +24,7 @@ const (
 type moduleLoad struct {
 	*Loader
 	object *v1alpha1.Module
+	grants *grants
 	number int
 	// first: nothing is in force yet.
 	first bool
@@ -159,6 +160,7 @@ func (l *moduleLoad) prepare(ctx context.Context) (_ *loadedModule, err error) {
 	data, digest := a.Module, a.Digest
 	loaded, err := l.compile(ctx, digest, data)
 	if err != nil {
+		l.progress.compiled = waitsForGrant(err)
 		return nil, err
 	}
 	loaded.image = a.Image
@@ -198,12 +200,17 @@ func (l *moduleLoad) restore(ctx context.Context) (*loadedModule, error) {
 
 func (l *moduleLoad) compile(ctx context.Context, digest string, data []byte) (*loadedModule, error) {
 	limits := hostLimits(l.object.Spec.Limits)
-	m, err := l.cfg.Host.Load(ctx, data, host.ModuleConfig{Name: l.object.Name, Limits: limits, Logger: l.cfg.Logger})
-	if err != nil {
+	capabilities := l.object.Spec.Capabilities
+	m, err := l.cfg.Host.Load(ctx, data, l.moduleConfig(l.object.Name, limits, capabilities, l.grants))
+	switch {
+	case waitsForGrant(err):
+		return nil, fmt.Errorf("%s: %w", digest, err)
+	case err != nil:
 		return nil, fmt.Errorf("compile: %w", err)
 	}
 	return &loadedModule{
 		name: l.object.Name, digest: digest, limits: limits, hooks: slices.Sorted(slices.Values(m.Manifest().Hooks)),
+		capabilities: capabilities, asked: m.Manifest().Capabilities, grants: l.grants,
 		base: l.share(m), bySettings: map[string]configured{},
 	}, nil
 }
@@ -241,8 +248,9 @@ func (l *moduleLoad) configureAhead(ctx context.Context, loaded *loadedModule, d
 func (l *Loader) configure(ctx context.Context, m *loadedModule, settings string, data []byte) configured {
 	ctx, cancel := context.WithTimeout(ctx, settingsTimeout)
 	defer cancel()
-	loaded, err := l.cfg.Host.Load(ctx, data, host.ModuleConfig{
-		Name: m.name, Settings: json.RawMessage(settings), Limits: m.limits, Logger: l.cfg.Logger})
+	config := l.moduleConfig(m.name, m.limits, m.capabilities, m.grants)
+	config.Settings = json.RawMessage(settings)
+	loaded, err := l.cfg.Host.Load(ctx, data, config)
 	if err != nil {
 		return configured{err: err}
 	}

@@ -24,8 +24,13 @@ const (
 	reasonInForce = "InForce"
 	// reasonLastKnownGood: the newest generation failed and an earlier one serves requests.
 	reasonLastKnownGood = "LastKnownGood"
+	// reasonPolicyNotFound: a binding names a policy that is not there. reasonPolicyNotReady: it cannot judge.
+	reasonPolicyNotFound = "PolicyNotFound"
+	reasonPolicyNotReady = "PolicyNotReady"
 	// reasonUnavailable: a strategy was in force before the server started and cannot be made.
 	reasonUnavailable = "Unavailable"
+	// reasonCapabilityNotGranted: a Module waits for a capability; an earlier artefact may serve requests meanwhile.
+	reasonCapabilityNotGranted = "CapabilityNotGranted"
 	// reasonSourceAway: a Module is in force, and it is not known whether its tag has something newer.
 	reasonSourceAway = "SourceAway"
 )
@@ -64,6 +69,7 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 	}
 	if s.inForce != nil {
 		status.Digest, status.Hooks, status.Image = s.inForce.digest, s.inForce.hooks, s.inForce.image
+		status.Capabilities = s.inForce.asked
 	}
 	failed := false
 	for _, step := range []struct {
@@ -102,6 +108,9 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 		ready.Message = bounded(fmt.Sprintf("%s stays in force: %v", s.inForce.digest, p.err))
 	case p.err != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
+	}
+	if p.ended && waitsForGrant(p.err) {
+		ready.Reason = reasonCapabilityNotGranted
 	}
 	setCondition(&status.Conditions, ready, p.generation, l.cfg.Clock.Now())
 }

@@ -12,6 +12,7 @@ import (
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/apis/v1alpha1"
 )
@@ -43,7 +44,9 @@ func (l *Loader) runTest(ctx context.Context, test *v1alpha1.ModuleTest, name st
 		Call(context.Context, *host.Call) (*host.Result, error)
 	}(loaded.base)
 	if len(test.Settings.Raw) > 0 {
-		m, err := l.cfg.Host.Load(ctx, data, host.ModuleConfig{Name: name, Settings: test.Settings.Raw, Limits: loaded.limits, Logger: l.cfg.Logger})
+		config := l.moduleConfig(name, loaded.limits, loaded.capabilities, loaded.grants)
+		config.Settings = test.Settings.Raw
+		m, err := l.cfg.Host.Load(ctx, data, config)
 		if err != nil {
 			return err
 		}
@@ -54,8 +57,11 @@ func (l *Loader) runTest(ctx context.Context, test *v1alpha1.ModuleTest, name st
 		}()
 		guest = m
 	}
-	call := &host.Call{Op: op}
-	var err error
+	objects, err := testObjects(test)
+	if err != nil {
+		return fmt.Errorf("objects: %w", err)
+	}
+	call := &host.Call{Op: op, Lookuper: objects, Authorizer: lookup.Allowed(nil)}
 	if call.Object, err = parseOptional(test.Object.Raw); err != nil {
 		return fmt.Errorf("object: %w", err)
 	}

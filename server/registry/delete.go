@@ -256,9 +256,9 @@ func (s *Store) DeleteCollection(ctx context.Context, validate rest.ValidateObje
 		}
 		for _, obj := range page.Items {
 			m := rest.MetaOf(obj)
-			in := ctx
+			in := rest.Each(ctx)
 			if s.cfg.Strategy.NamespaceScoped() {
-				in = request.WithNamespace(ctx, m.Namespace())
+				in = request.WithNamespace(in, m.Namespace())
 			}
 			if _, _, err := s.Delete(in, m.Name(), validate, opts.DeepCopy()); err != nil && !apierrors.IsNotFound(err) {
 				return nil, err

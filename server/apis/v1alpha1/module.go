@@ -24,6 +24,11 @@ type ModuleSpec struct {
 	// Verify asks for a signature.
 	Verify *ModuleVerify `json:"verify,omitempty"`
 	Limits ModuleLimits  `json:"limits,omitempty"`
+	// Capabilities that the module is granted beside the documents of its calls: lookup:<resource> to look up objects of
+	// a resource of the core group, lookup:<resource>.<group> of another, lookup:* of every resource but secrets,
+	// lookup:*.<group> of all of a group, and authorize to ask what users may do. A module that asks for one that is not
+	// here is not put in force; one that is taken away is gone at once.
+	Capabilities []string `json:"capabilities,omitempty"`
 	// Tests must pass before the module is put in force.
 	Tests []ModuleTest `json:"tests,omitempty"`
 }
@@ -127,6 +132,8 @@ type ModuleTest struct {
 	Settings  runtime.RawExtension `json:"settings,omitempty"`
 	Object    runtime.RawExtension `json:"object"`
 	OldObject runtime.RawExtension `json:"oldObject,omitempty"`
+	// Objects are all there are to be looked up. Nothing is authorized in a test.
+	Objects []runtime.RawExtension `json:"objects,omitempty"`
 	// ExpectErrors are the fields that must be refused, "" for a denial of the whole; none means that the object
 	// must pass.
 	ExpectErrors []string `json:"expectErrors,omitempty"`
@@ -142,7 +149,9 @@ const (
 	// ModuleVerified: digest and signature are what the spec wants.
 	ModuleVerified = "Verified"
 	ModuleCompiled = "Compiled"
-	ModuleReady    = "Ready"
+	// ModuleReady is False with reason CapabilityNotGranted while the module waits for a capability that spec.capabilities
+	// does not have; the message says which, and what is in force meanwhile.
+	ModuleReady = "Ready"
 )
 
 // ModuleStatus is what the server makes of it.
@@ -156,6 +165,8 @@ type ModuleStatus struct {
 	Image string `json:"image,omitempty"`
 	// Hooks that the module in force implements.
 	Hooks []string `json:"hooks,omitempty"`
+	// Capabilities that the module in force asks for.
+	Capabilities []string `json:"capabilities,omitempty"`
 	// LastError says why the newest change is not in force.
 	LastError string `json:"lastError,omitempty"`
 }

@@ -391,7 +391,7 @@ func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch 
 	if p.operation != admission.Create {
 		a.OldObject = seen
 	}
-	e := &evaluation{attributes: a, ctx: s.ctx, namespaces: s.namespaces, catalog: s.Catalog, index: s.index, watch: watch, given: s.Params, resource: r}
+	e := &evaluation{attributes: a, ctx: rest.Each(s.ctx), namespaces: s.namespaces, catalog: s.Catalog, index: s.index, watch: watch, given: s.Params, resource: r}
 	if s.last != nil && s.last.attributes.Namespace == a.Namespace {
 		e.params = s.last.params
 	}

@@ -1,0 +1,28 @@
+package server
+
+import (
+	"context"
+
+	"weir.dev/weir/host"
+	"weir.dev/weir/server/extension"
+	"weir.dev/weir/server/request"
+)
+
+// allow gives what the modules of a request may use together. Requests that read call none.
+func (s *Server) allow(ctx context.Context) context.Context {
+	info, ok := request.InfoFrom(ctx)
+	if !ok || info.Verb == "get" || info.Verb == "list" || info.Verb == "watch" {
+		return ctx
+	}
+	return extension.Allowance{Fuel: s.config.ModuleRequestFuel, Timeout: s.config.ModuleRequestTimeout}.Begin(ctx)
+}
+
+// lookuper is what modules look objects up in.
+func (s *Server) lookuper() host.Lookuper {
+	return extension.Lookuper{Holder: func() *extension.Holder { return s.loader.Holder() }}
+}
+
+// guestAuthorizer is what modules ask what users may do.
+func (s *Server) guestAuthorizer() host.Authorizer {
+	return extension.Authorizer{Authorizer: s.access.authorizer}
+}
