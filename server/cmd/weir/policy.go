@@ -27,7 +27,7 @@ ValidatingAdmissionPolicy, MutatingAdmissionPolicy and Policy, with their bindin
 They are judged by the code of the server, without one running.`,
 		Args: cobra.NoArgs,
 	}
-	command.AddCommand(policyTestCommand(), policyLintCommand(), policyReplayCommand(), policyImpactCommand())
+	command.AddCommand(policyTestCommand(), policyLintCommand(), policyBenchCommand(), policyReplayCommand(), policyImpactCommand())
 	return command
 }
 

@@ -170,16 +170,26 @@ func testDir(ctx context.Context, w *server.Offline, dir caseDir, f *caseFlags, 
 
 // costText says what a judgement cost, in the units of its engine.
 func costText(engine string, used, proven uint64) string {
-	unit := map[string]string{offline.EngineCEL: "cost", offline.EngineRego: "instructions", offline.EngineWasm: "fuel"}[engine]
 	switch {
 	case used == 0 && proven == 0:
 		return ""
 	case used == 0:
-		return fmt.Sprintf(" %s at most %s", unit, grouped(proven))
+		return fmt.Sprintf(" at most %s %s", grouped(proven), costUnit(engine))
 	case proven == 0:
-		return fmt.Sprintf(" %s %s", unit, grouped(used))
+		return fmt.Sprintf(" %s %s", grouped(used), costUnit(engine))
 	}
-	return fmt.Sprintf(" %s %s, and at most %s", unit, grouped(used), grouped(proven))
+	return fmt.Sprintf(" %s %s, and at most %s more", grouped(used), costUnit(engine), grouped(proven))
+}
+
+// costUnit is what an engine counts.
+func costUnit(engine string) string {
+	switch engine {
+	case offline.EngineRego:
+		return "steps"
+	case offline.EngineWasm:
+		return "fuel"
+	}
+	return "of CEL"
 }
 
 func printCase(out io.Writer, c *caseResult, cost string, verbose bool) {
