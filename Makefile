@@ -12,7 +12,7 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension/... ./server/filters ./server/loader ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench bench-policy bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ swaps: ## replace a module SWAPS=10000 times under load and see what is left beh
 
 torture: ## break what the server stands on and check all it says; TORTURE=60s each scenario, SEED=, RUN=regexp
 	$(GO) test -count=1 -v -timeout 0 -run 'TestTorture/$(or $(RUN),.)' ./server/servertest/torture -torture $(TORTURE) -seed $(SEED)
+
+bench-policy: ## twenty rules on a Deployment, from bytes to verdict, beside cel-go on maps and kube-apiserver's evaluator
+	$(GO) test -run '^$$' -bench '^BenchmarkPolicy$$' -benchmem ./policies/cel
 
 bench-peer: ## measure beside kube-apiserver, which is built from its modules the first time; ARGS="-rounds 3" and so on
 	$(GO) run ./server/servertest/peer $(ARGS)

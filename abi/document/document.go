@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // MaxDepth is the most containers that may be nested in one another, as in
@@ -20,6 +21,7 @@ type Document struct {
 	once    sync.Once
 	tape    []node
 	err     error
+	widest  atomic.Uint32 // Value.Widest and one, once it was asked for
 }
 
 // IngestOptions bounds what Ingest accepts.
@@ -84,18 +86,29 @@ func ingest(raw []byte, opts IngestOptions, limit int) (*Document, []duplicate, 
 	if len(raw) > opts.MaxBytes {
 		return nil, nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(raw), opts.MaxBytes)
 	}
+	if len(raw) > scratchBytes {
+		tape, canonical, err := scan(raw, room(len(raw)), opts.MaxDepth)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case canonical:
+			return &Document{raw: bytes.Clone(raw[:tape[0].end]), tape: kept(tape), indexed: true}, nil, nil
+		}
+		return canonicalized(raw, tape, limit)
+	}
 	var scratch [scratchNodes]node
 	tape, canonical, err := scan(raw, scratch[:0], opts.MaxDepth)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, nil, err
+	case canonical:
+		return &Document{raw: bytes.Clone(raw[:tape[0].end]), tape: slices.Clone(tape), indexed: true}, nil, nil
 	}
-	if canonical {
-		return &Document{
-			raw:     bytes.Clone(raw[:tape[0].end]),
-			tape:    slices.Clone(tape),
-			indexed: true,
-		}, nil, nil
-	}
+	return canonicalized(raw, tape, limit)
+}
+
+// canonicalized makes the Document of a text that is not canonical. The tape is not kept.
+func canonicalized(raw []byte, tape []node, limit int) (*Document, []duplicate, error) {
 	d, hasDuplicates := canonicalize(raw, tape)
 	if !hasDuplicates {
 		return d, nil, nil
@@ -103,9 +116,27 @@ func ingest(raw []byte, opts IngestOptions, limit int) (*Document, []duplicate, 
 	return d, findDuplicates(raw, tape, limit), nil
 }
 
-// scratchNodes is the length of the tape that is built on the stack before the
-// document's own, exact one is allocated: enough for some 3 KiB of an object.
-const scratchNodes = 320
+const (
+	// scratchNodes is the length of the tape that is built on the stack before the
+	// document's own, exact one is allocated: enough for some 3 KiB of an object.
+	scratchNodes = 320
+	// scratchBytes is the longest text that a scratch is for.
+	scratchBytes = 4 << 10
+	// nodeBytes is how long a text there is for each node, or more: in objects of Kubernetes 10 to 15
+	// bytes, so that they fit the room that is made for them.
+	nodeBytes = 10
+)
+
+// room makes a tape of the heap for a text of so many bytes.
+func room(bytes int) []node { return make([]node, 0, bytes/nodeBytes) }
+
+// kept gives the tape of a document: this one, or a copy if much of it is to spare.
+func kept(tape []node) []node {
+	if cap(tape)-len(tape) <= len(tape)/4 {
+		return tape
+	}
+	return slices.Clone(tape)
+}
 
 // FromCanonical returns the Document of raw, which the caller hands over and which
 // must be canonical JSON, as Bytes of another Document is. It does no work: raw is
@@ -115,6 +146,13 @@ func FromCanonical(raw []byte) *Document { return &Document{raw: raw} }
 
 // index builds the tape. It runs once.
 func (d *Document) index() {
+	if len(d.raw) > scratchBytes {
+		tape, err := scanCanonical(d.raw, room(len(d.raw)))
+		if d.err = err; err == nil {
+			d.tape = kept(tape)
+		}
+		return
+	}
 	var scratch [scratchNodes]node
 	tape, err := scanCanonical(d.raw, scratch[:0])
 	if d.err = err; err == nil {

@@ -199,6 +199,31 @@ func (v Value) Equal(other Value) bool {
 	return v.Exists() == other.Exists() && bytes.Equal(v.Raw(), other.Raw())
 }
 
+// Widest returns a bound on the size of each thing in the document that v is of: of
+// strings and names in bytes, of arrays in elements, of objects in members. It is found
+// once for the document.
+func (v Value) Widest() int {
+	if v.d == nil {
+		return 0
+	}
+	if n := v.d.widest.Load(); n > 0 {
+		return int(n - 1)
+	}
+	var most uint32
+	for i := range v.d.tape {
+		n := &v.d.tape[i]
+		switch n.kind() {
+		case String:
+			most = max(most, n.end-n.start-2)
+		case Array, Object:
+			most = max(most, n.meta>>countShift)
+		default:
+		}
+	}
+	v.d.widest.Store(most + 1)
+	return int(most)
+}
+
 // Document returns the value as a Document of its own, which shares memory with this
 // one. It is nil when the value is Absent.
 func (v Value) Document() *Document {

@@ -385,3 +385,33 @@ func TestKindString(t *testing.T) {
 		}
 	}
 }
+
+func TestWidest(t *testing.T) {
+	tests := []struct {
+		text string
+		want int
+	}{
+		{`1`, 0},
+		{`"text"`, 4},
+		{`{"a":[1,2,3],"b":{}}`, 3},
+		{`{"a":["1234567"],"longer name":1}`, 11},
+		{`{"a":1,"b":2,"c":3}`, 3},
+	}
+	for _, tc := range tests {
+		d, err := Parse([]byte(tc.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if n := d.Root().Widest(); n != tc.want {
+				t.Errorf("%s: got %d, want %d", tc.text, n, tc.want)
+			}
+		}
+		if n := d.Get("a").Widest(); d.Get("a").Exists() && n != tc.want {
+			t.Errorf("%s: got %d of a part, want %d", tc.text, n, tc.want)
+		}
+	}
+	if n := (Value{}).Widest(); n != 0 {
+		t.Errorf("got %d of nothing", n)
+	}
+}

@@ -21,6 +21,7 @@ type run struct {
 	variables  []variable
 	authorizer *Authorizer
 	bytes      uint64 // of all inputs
+	widest     uint64 // of all inputs, and one; 0: not yet asked for
 	at         *policies.Locals
 	ctx        context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
 	cost       policies.Cost
@@ -29,6 +30,7 @@ type run struct {
 }
 
 type input struct {
+	of    document.Value
 	val   ref.Val // nil: null
 	bytes uint64
 }
@@ -52,8 +54,9 @@ const (
 func (r *run) Bind(i int, v document.Value) {
 	in := &r.inputs[i]
 	r.bytes -= in.bytes
-	*in = input{val: refVal(v), bytes: uint64(len(v.Raw()))}
+	*in = input{of: v, val: refVal(v), bytes: uint64(len(v.Raw()))}
 	r.bytes += in.bytes
+	r.widest = 0
 	clear(r.variables)
 }
 
@@ -167,7 +170,7 @@ func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
 		return nil, fmt.Errorf("%s: %w", x.path, context.Cause(ctx))
 	}
 	if x.plain != nil {
-		if bound, ok := x.bound(r.bytes, r.program.config.ExpressionLimit); ok && r.cost.Proven+bound <= r.program.config.RunLimit/2 {
+		if bound, ok := r.bound(x); ok && r.cost.Proven+bound <= r.program.config.RunLimit/2 {
 			r.cost.Proven += bound
 			val, _, err := x.plain.Eval(r)
 			return r.result(x, val, err)
@@ -219,10 +222,28 @@ func (r *run) result(x *expression, val ref.Val, err error) (ref.Val, error) {
 	return val, nil
 }
 
-// bound returns the bound on the cost for documents of so many bytes.
-func (x *expression) bound(bytes, limit uint64) (uint64, bool) {
+// bound returns the bound on the cost of an expression, and whether it is within the limit.
+// What is largest in the documents bounds it far better than their bytes do, and has to be
+// looked for.
+func (r *run) bound(x *expression) (uint64, bool) {
+	limit := r.program.config.ExpressionLimit
+	if b, ok := x.bound(r.bytes, limit); ok {
+		return b, true
+	}
+	if r.widest == 0 {
+		most := 0
+		for i := range r.inputs {
+			most = max(most, r.inputs[i].of.Widest())
+		}
+		r.widest = uint64(most) + 1
+	}
+	return x.bound(r.widest-1, limit)
+}
+
+// bound returns the bound on the cost for documents that hold nothing larger than size.
+func (x *expression) bound(size, limit uint64) (uint64, bool) {
 	for i, n := range sizeClasses {
-		if bytes <= n {
+		if size <= n {
 			b := x.bounds[i]
 			return b, b <= limit
 		}

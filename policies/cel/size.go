@@ -10,9 +10,10 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// sizeClasses are the total sizes of documents, in bytes, for which the cost of an
-// expression is bounded when it is compiled.
-var sizeClasses = [...]uint64{2 << 10, 8 << 10, 64 << 10, 1 << 20}
+// sizeClasses are the sizes of what documents hold, for which the cost of an expression is
+// bounded when it is compiled: no text of more bytes, no list or map of more elements.
+// What a document holds is no larger than itself, in bytes.
+var sizeClasses = [...]uint64{32, 128, 512, 2 << 10, 8 << 10, 64 << 10, 1 << 20}
 
 // bounds bounds the cost of an expression for each size class; math.MaxUint64: unknown.
 //
@@ -43,8 +44,8 @@ func (c *compiler) bounds(env *celgo.Env, checked *celgo.Ast) (out [len(sizeClas
 	return out
 }
 
-// sizes implements checker.CostEstimator: what comes from documents of n bytes has at
-// most n bytes, and at most n elements or members.
+// sizes implements checker.CostEstimator: what comes from documents has at most n bytes,
+// and at most n elements or members.
 type sizes struct {
 	n    uint64
 	vars *varIndex
