@@ -266,6 +266,8 @@ func (a *compiledAnnotation) annotation(v Verdict, err error) (AuditAnnotation, 
 type Conditions struct {
 	program Program
 	texts   []string
+	// params: a condition looks at them, so that they hold for one param and not for another.
+	params bool
 }
 
 // CompileConditions compiles match conditions; path is where their list stands. The error is Issues when they are at fault.
@@ -282,6 +284,7 @@ func CompileConditions(engine Engine, path string, from []NamedText) (*Condition
 	if c.program, err = engine.Compile(src); err != nil {
 		return nil, err
 	}
+	c.params = c.Mentions(Inputs()[inputParams])
 	return c, nil
 }
 
@@ -304,6 +307,18 @@ func (c *Conditions) Hold(ctx context.Context, r *Review) (bool, error) {
 	if c == nil {
 		return true, nil
 	}
+	if c.params {
+		return c.hold(ctx, r)
+	}
+	if e := r.Held.find(c, r); e != nil {
+		return e.holds, e.err
+	}
+	holds, err := c.hold(ctx, r)
+	r.Held.add(c, r, holds, err)
+	return holds, err
+}
+
+func (c *Conditions) hold(ctx context.Context, r *Review) (bool, error) {
 	without := *r
 	without.NamespaceObject = document.Value{}
 	run := c.program.Begin()

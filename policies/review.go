@@ -44,6 +44,9 @@ type Review struct {
 	// Memo keeps what engines make of the documents of one request, for all its policies.
 	// It may be nil.
 	Memo *Memo
+	// Held keeps which match conditions hold, for all bindings and params by which a policy judges one request. It may
+	// be nil.
+	Held *Held
 }
 
 // Decision is what a policy has to say on a request. No Denials admit it.

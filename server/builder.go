@@ -144,7 +144,7 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 		out.Storage = b.virtual[d.GroupResource()]
 		return out, nil
 	}
-	if custom {
+	if custom || len(d.Versions) > 1 { // the versions of a built-in kind have the same fields, too
 		out.Converter = renamer{group: d.Group}
 	}
 	out.Columns = columns(v.TableColumns())

@@ -69,6 +69,7 @@ func (h crdHandler) Change(e rest.Event) {
 	}
 	if changed {
 		h.publishLocked()
+		h.checkTypesOfLocked(e.Object.Get("spec", "group").String())
 	}
 }
 

@@ -39,6 +39,8 @@ type Config struct {
 	Conditions policies.Engine
 	// Rego compiles policies in Rego; nil: there are none.
 	Rego RegoCompiler
+	// Types compares the expressions of policies with the schemas of kinds; nil: nobody does.
+	Types TypeChecker
 	// ServerName names this server in what it counts.
 	ServerName string
 	Host       *host.Runtime

@@ -57,6 +57,16 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 	default:
 		changed, err = h.policies.apply(h.resource, obj)
 	}
+	switch h.resource {
+	case validatingPolicies:
+		if observed, _ := obj.Get("status", "observedGeneration").Int(); changed || observed != rest.MetaOf(obj).Generation() {
+			h.enqueueTypeCheck(rest.MetaOf(obj).Name())
+		}
+	case weirBindings:
+		if changed {
+			h.enqueueBindingStatus(rest.MetaOf(obj).Name())
+		}
+	}
 	if changed || err != nil {
 		meta := rest.MetaOf(obj)
 		h.outcome(corev1.ObjectReference{APIVersion: obj.Get("apiVersion").String(), Kind: obj.Get("kind").String(),

@@ -139,7 +139,7 @@ func (l *Loader) addPolicies(ctx context.Context, set *policySet, text []byte) e
 
 func (l *Loader) addPolicy(ctx context.Context, set *policySet, obj *document.Document) error {
 	gr, ok := policyResourceOf(obj.Get("kind").String())
-	if !ok || obj.Get("apiVersion").String() != admissionGroup+"/v1" {
+	if version := obj.Get("apiVersion").String(); !ok || version != admissionGroup+"/v1" && version != admissionGroup+"/v1beta1" {
 		return fmt.Errorf("not a policy or binding of %s/v1", admissionGroup)
 	}
 	name := rest.MetaOf(obj).Name()

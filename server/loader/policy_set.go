@@ -90,6 +90,10 @@ type policyState struct {
 	// judges is the generation that inForce was made of, 0 for none. digest is that of its module or bundle.
 	judges int64
 	digest string
+	// groups are those whose kinds the types of its expressions depend on.
+	groups []string
+	// erred is when err was found.
+	erred time.Time
 }
 
 // bindingState is one binding.
@@ -116,7 +120,9 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored policy cannot be read: %w", err)
 		}
-		return s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
+		changed, err := s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
+		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from)
+		return changed, err
 	case mutatingPolicies:
 		from := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {

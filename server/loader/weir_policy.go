@@ -62,8 +62,11 @@ func (l *Loader) compileWeirPolicyLocked(s *policyState) error {
 	} else if s.judges == 0 {
 		s.inForce, s.mutating = made.inForce, nil
 	}
-	s.err = err
+	if s.err = err; err != nil {
+		s.erred = l.cfg.Clock.Now()
+	}
 	l.enqueuePolicyStatus(s.weir.Name)
+	l.enqueueBindingsOfLocked(s.weir.Name)
 	if errors.Is(err, errLoading) {
 		return nil // it is told when it is known
 	}
@@ -150,6 +153,7 @@ func (l *Loader) removeWeirPolicyLocked(key policyKey) {
 		return
 	}
 	delete(l.policies.policies, key)
+	l.enqueueBindingsOfLocked(key.name)
 	releaseAll(s.uses)
 	l.events.forget(s.uid)
 	l.pruneSettingsLocked()

@@ -38,9 +38,12 @@ func (l *Loader) enqueuePolicyStatus(name string) {
 // policyStatus says whether the newest generation judges.
 func (l *Loader) policyStatus(status *v1alpha1.PolicyStatus, s *policyState) {
 	status.ObservedGeneration, status.InForce, status.Digest, status.LastError = s.generation, s.judges, s.digest, ""
+	status.LastErrorTime = nil
 	ready := metav1.Condition{Type: v1alpha1.PolicyReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "every request that it concerns meets this generation"}
 	if s.err != nil {
 		status.LastError = bounded(s.err.Error())
+		at := metav1.NewTime(s.erred)
+		status.LastErrorTime = &at
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
 		switch {
 		case s.judges > 0:
@@ -71,7 +74,17 @@ func (l *Loader) followTallies(ctx context.Context) {
 		case <-ticker.C():
 			l.enqueueTallies()
 		case <-ctx.Done():
+			l.enqueueTallies() // the last that this server has counted
 			return
+		}
+	}
+}
+
+// enqueueBindingsOfLocked has the status of the bindings of a Policy written.
+func (l *Loader) enqueueBindingsOfLocked(policy string) {
+	for key, b := range l.policies.bindings {
+		if key.kind == "Policy" && b.policy == policy {
+			l.enqueueBindingStatus(key.name)
 		}
 	}
 }
@@ -109,6 +122,7 @@ func (l *Loader) enqueueBindingStatus(name string) {
 			now := l.cfg.Clock.Now()
 			status := &object.Status
 			status.ObservedGeneration = b.generation
+			l.bindingConditionLocked(status, b)
 			status.Servers = slices.DeleteFunc(status.Servers, func(c v1alpha1.PolicyBindingCounts) bool {
 				return c.Server == l.cfg.ServerName || now.Sub(c.Until.Time) > tallyAge
 			})
@@ -118,6 +132,25 @@ func (l *Loader) enqueueBindingStatus(name string) {
 	})
 }
 
+// bindingConditionLocked says whether a binding puts its policy in force.
+func (l *Loader) bindingConditionLocked(status *v1alpha1.PolicyBindingStatus, b *bindingState) {
+	ready := metav1.Condition{Type: v1alpha1.PolicyBindingReady, Status: metav1.ConditionFalse}
+	s := l.policies.policies[policyKey{"Policy", b.policy}]
+	switch {
+	case s == nil:
+		ready.Reason, ready.Message = reasonPolicyNotFound, fmt.Sprintf("there is no Policy %q", b.policy)
+	case b.binding.Err != nil:
+		ready.Reason, ready.Message = reasonRefused, bounded(b.binding.Err.Error())
+	case s.judges == 0 && errors.Is(s.err, errLoading):
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionUnknown, reasonInProgress, bounded(s.err.Error())
+	case s.judges == 0:
+		ready.Reason, ready.Message = reasonPolicyNotReady, bounded(fmt.Sprintf("Policy %q cannot judge, and its failure policy decides: %v", b.policy, s.err))
+	default:
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonInForce, "every request that it concerns is judged by it"
+	}
+	setCondition(&status.Conditions, ready, b.generation, l.cfg.Clock.Now())
+}
+
 // countsOf spells what a binding has counted.
 func (l *Loader) countsOf(b *bindingState, now time.Time) v1alpha1.PolicyBindingCounts {
 	c := b.binding.Tally.Counts()
@@ -125,7 +158,7 @@ func (l *Loader) countsOf(b *bindingState, now time.Time) v1alpha1.PolicyBinding
 		Server: l.cfg.ServerName, Since: metav1.NewTime(b.since), Until: metav1.NewTime(now),
 		Allowed: c.Allowed, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, ShadowDenied: c.ShadowDenied, ShadowChanged: c.ShadowChanged,
 		MedianMicroseconds: c.Median.Microseconds(), P99Microseconds: c.P99.Microseconds(), WorstMicroseconds: c.Worst.Microseconds(),
-		LastError: c.LastError,
+		LastError: c.LastError, Conflicts: c.Conflicts,
 	}
 	if !c.LastErrorTime.IsZero() {
 		at := metav1.NewTime(c.LastErrorTime)

@@ -70,8 +70,9 @@ type PolicyStatus struct {
 	InForce int64 `json:"inForce,omitempty"`
 	// Digest of the module or bundle in force.
 	Digest string `json:"digest,omitempty"`
-	// LastError says why the newest generation is not in force.
-	LastError string `json:"lastError,omitempty"`
+	// LastError says why the newest generation is not in force, and when that was found.
+	LastError     string       `json:"lastError,omitempty"`
+	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
 }
 
 // PolicyBinding puts a Policy in force.
@@ -107,10 +108,17 @@ type PolicyBindingSpec struct {
 	Percent *int32 `json:"percent,omitempty"`
 }
 
+// Condition types of a PolicyBinding.
+const (
+	// PolicyBindingReady: the Policy is there and judges what the binding concerns.
+	PolicyBindingReady = "Ready"
+)
+
 // PolicyBindingStatus is what came of it.
 type PolicyBindingStatus struct {
 	// ObservedGeneration is the generation that the counts are of.
-	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	// Servers have counted, each for itself, since they loaded the binding.
 	Servers []PolicyBindingCounts `json:"servers,omitempty"`
 }
@@ -137,6 +145,8 @@ type PolicyBindingCounts struct {
 	// LastError is the last failure, with its time.
 	LastError     string       `json:"lastError,omitempty"`
 	LastErrorTime *metav1.Time `json:"lastErrorTime,omitempty"`
+	// Conflicts are fields that another mutating policy wrote for the same request: the last of the two stays.
+	Conflicts []string `json:"conflicts,omitempty"`
 	// Samples are the last few denials or changes that the shadow saw.
 	Samples []PolicySample `json:"samples,omitempty"`
 }

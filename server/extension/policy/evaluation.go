@@ -47,6 +47,9 @@ type evaluation struct {
 	views  []*view
 	params []*paramSet
 	memo   policies.Memo
+	// held is which match conditions of the policy that judges hold, where shared says that it judges more than once.
+	held   policies.Held
+	shared bool
 	// authorizer is what expressions may ask, time the request's.
 	authorizer any
 	time       time.Time
@@ -114,6 +117,9 @@ func (e *evaluation) view(as target) (*view, error) {
 func (e *evaluation) review(by any, seen *view, param *document.Document) (*policies.Review, error) {
 	r := &policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
 		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo}
+	if e.shared {
+		r.Held = &e.held
+	}
 	mentions := func(string) bool { return true }
 	if m, ok := by.(Mentioner); ok {
 		mentions = m.Mentions

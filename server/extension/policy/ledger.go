@@ -11,21 +11,23 @@ import (
 type ledger struct{ entries []ledgerEntry }
 
 type ledgerEntry struct {
-	policy *Policy
-	paths  []string
+	policy  *Policy
+	binding *Binding // by which it did so first
+	paths   []string
 }
 
 // overlap is a path that several policies have written.
 type overlap struct {
 	path     string
 	policies []string
+	bindings []*Binding
 }
 
 // maxLedgerPaths bounds the paths that are remembered of one change.
 const maxLedgerPaths = 256
 
 // note adds what a policy has changed.
-func (l *ledger) note(p *Policy, before, after *document.Document) {
+func (l *ledger) note(p *Policy, b *Binding, before, after *document.Document) {
 	paths := changedPaths(nil, "", before.Root(), after.Root())
 	for i := range l.entries {
 		if l.entries[i].policy == p {
@@ -33,7 +35,7 @@ func (l *ledger) note(p *Policy, before, after *document.Document) {
 			return
 		}
 	}
-	l.entries = append(l.entries, ledgerEntry{policy: p, paths: paths})
+	l.entries = append(l.entries, ledgerEntry{policy: p, binding: b, paths: paths})
 }
 
 // overlaps returns the paths that more than one policy has written, each with the names of two of them.
@@ -43,7 +45,8 @@ func (l *ledger) overlaps() []overlap {
 		for j := range l.entries[:i] {
 			for _, path := range l.entries[i].paths {
 				if slices.ContainsFunc(l.entries[j].paths, func(other string) bool { return within(path, other) || within(other, path) }) {
-					found = append(found, overlap{path: path, policies: []string{l.entries[j].policy.Name, l.entries[i].policy.Name}})
+					found = append(found, overlap{path: path, policies: []string{l.entries[j].policy.Name, l.entries[i].policy.Name},
+						bindings: []*Binding{l.entries[j].binding, l.entries[i].binding}})
 				}
 			}
 		}

@@ -31,13 +31,18 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 			return err
 		}
 	}
-	m.again = true
+	m.again, m.shared = true, false
 	for i, n := 0, len(m.runs); i < n; i++ {
-		r := m.runs[i]
+		r := &m.runs[i]
 		if !r.policy.Reinvoke || m.changedAt <= r.at {
 			continue
 		}
 		if err := m.run(r); err != nil {
+			return err
+		}
+	}
+	for i := range m.runs {
+		if err := m.settle(&m.runs[i]); err != nil {
 			return err
 		}
 	}
@@ -68,6 +73,8 @@ type mutatorRun struct {
 	as      target
 	param   *document.Document
 	at      int
+	// changed is set when its last run changed the object.
+	changed bool
 }
 
 // policy runs a policy by all its bindings.
@@ -83,6 +90,7 @@ func (m *mutation) policy(p *Policy) error {
 		m.misconfigured(p, nil, p.Err)
 		return nil
 	}
+	m.held.Reset()
 	for _, b := range p.Bindings {
 		params, ok, err := m.bound(p, b)
 		switch {
@@ -92,8 +100,9 @@ func (m *mutation) policy(p *Policy) error {
 		case !ok:
 			continue
 		}
+		m.shared = len(p.Bindings) > 1 || len(params) > 1
 		for _, param := range params {
-			if err := m.run(mutatorRun{policy: p, binding: b, as: as, param: param}); err != nil {
+			if err := m.run(&mutatorRun{policy: p, binding: b, as: as, param: param}); err != nil {
 				return err
 			}
 		}
@@ -102,7 +111,7 @@ func (m *mutation) policy(p *Policy) error {
 }
 
 // run lets one policy change the object.
-func (m *mutation) run(r mutatorRun) error {
+func (m *mutation) run(r *mutatorRun) error {
 	started := time.Now()
 	p, b := r.policy, r.binding
 	mutator, ok := p.Judge.(Mutator)
@@ -127,9 +136,10 @@ func (m *mutation) run(r mutatorRun) error {
 		return nil
 	}
 	m.step++
-	r.at = m.step
+	r.at, r.changed = m.step, false
 	if !m.again {
-		m.runs = append(m.runs, r)
+		m.runs = append(m.runs, *r)
+		r = &m.runs[len(m.runs)-1]
 	}
 	changed, err := mutator.Mutate(m.ctx, seen.object, review, changer{evaluation: m.evaluation, as: r.as})
 	if err != nil {
@@ -150,7 +160,8 @@ func (m *mutation) run(r mutatorRun) error {
 		m.observe(p, b, outcomeShadowMutate, strings.Join(changedPaths(nil, "", m.attributes.Object.Root(), back.Root()), ", "), started)
 		return nil
 	}
-	m.ledger.note(p, m.attributes.Object, back)
+	r.changed = true
+	m.ledger.note(p, b, m.attributes.Object, back)
 	m.attributes.Object = back
 	m.views = nil // they are of what was before
 	m.changedAt = m.step
@@ -160,6 +171,34 @@ func (m *mutation) run(r mutatorRun) error {
 	}
 	m.observe(p, b, outcomeMutate, message, started)
 	return nil
+}
+
+// settle asks a Policy that may be called again, and that changed the object, what it makes of the result. One that would
+// change it further would do so with each write. Policies of admissionregistration.k8s.io are not asked: upstream does not.
+func (m *mutation) settle(r *mutatorRun) error {
+	mutator, ok := r.policy.Judge.(Mutator)
+	if !ok || !r.changed || !r.policy.Reinvoke || r.policy.Kind == mutatingKind {
+		return nil
+	}
+	started := time.Now()
+	seen, err := m.view(r.as)
+	if err != nil {
+		m.misconfigured(r.policy, r.binding, err)
+		return nil
+	}
+	review, err := m.review(mutator, seen, r.param)
+	if err != nil {
+		return err
+	}
+	changed, err := mutator.Mutate(m.ctx, seen.object, review, changer{evaluation: m.evaluation, as: r.as})
+	if err != nil {
+		return m.failed(r.policy, r.binding, err, started)
+	}
+	if changed == seen.object || changed.Equal(seen.object) {
+		return nil
+	}
+	return m.failed(r.policy, r.binding, fmt.Errorf("it does not settle: a further pass would change %s again",
+		strings.Join(changedPaths(nil, "", seen.object.Root(), changed.Root()), ", ")), started)
 }
 
 // convertBack brings what a policy made to the version of the request.
@@ -210,6 +249,11 @@ func (m *mutation) misconfigured(p *Policy, b *Binding, err error) {
 // warnOverlaps tells the client which policies wrote the same fields: the order of their names decided.
 func (m *mutation) warnOverlaps() {
 	for _, o := range m.ledger.overlaps() {
+		for i, b := range o.bindings {
+			if b != nil && m.watch == nil {
+				b.Tally.conflict(fmt.Sprintf("%s is set by %s too", o.path, o.policies[1-i]))
+			}
+		}
 		warning.AddWarning(m.ctx, "", fmt.Sprintf("mutating policies %s both set %s; the value of the last one stays",
 			strings.Join(o.policies, " and "), o.path))
 	}

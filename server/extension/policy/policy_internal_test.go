@@ -130,8 +130,8 @@ func TestLedger(t *testing.T) {
 	}
 	a, b := &Policy{Name: "a"}, &Policy{Name: "b"}
 	var l ledger
-	l.note(a, doc(`{"metadata":{},"spec":{"x":1,"y":{"z":1}}}`), doc(`{"metadata":{"labels":{"l":"1"}},"spec":{"x":2,"y":{"z":1}}}`))
-	l.note(b, doc(`{"spec":{"x":2,"y":{"z":1},"xy":1}}`), doc(`{"spec":{"x":3,"y":{"z":1},"xy":2}}`))
+	l.note(a, nil, doc(`{"metadata":{},"spec":{"x":1,"y":{"z":1}}}`), doc(`{"metadata":{"labels":{"l":"1"}},"spec":{"x":2,"y":{"z":1}}}`))
+	l.note(b, nil, doc(`{"spec":{"x":2,"y":{"z":1},"xy":1}}`), doc(`{"spec":{"x":3,"y":{"z":1},"xy":2}}`))
 	got := l.overlaps()
 	if len(got) != 1 || got[0].path != "spec.x" || !slices.Equal(got[0].policies, []string{"a", "b"}) {
 		t.Errorf("got %+v", got)

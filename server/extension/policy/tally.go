@@ -33,6 +33,8 @@ type Counts struct {
 	LastError                        string
 	LastErrorTime                    time.Time
 	Samples                          []Sample
+	// Conflicts name fields that another mutating policy wrote too, and that policy.
+	Conflicts []string
 }
 
 // Total is the number of judgements.
@@ -86,11 +88,26 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 	t.next = (t.next + 1) % maxTimings
 }
 
+// maxConflicts bounds the conflicts that are remembered.
+const maxConflicts = 10
+
+// conflict notes a field that another policy wrote too.
+func (t *Tally) conflict(text string) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if text = clip(text); len(t.counts.Conflicts) < maxConflicts && !slices.Contains(t.counts.Conflicts, text) {
+		t.counts.Conflicts = append(t.counts.Conflicts, text)
+	}
+}
+
 // Counts returns what has been counted.
 func (t *Tally) Counts() Counts {
 	t.mu.Lock()
 	c := t.counts
-	c.Samples = slices.Clone(c.Samples)
+	c.Samples, c.Conflicts = slices.Clone(c.Samples), slices.Clone(c.Conflicts)
 	timings := slices.Clone(t.timings)
 	t.mu.Unlock()
 	if len(timings) > 0 {

@@ -66,6 +66,7 @@ func (v *validation) policy(p *Policy) error {
 		v.misconfigured(p, nil, errors.New("it has nothing to judge by"))
 		return nil
 	}
+	v.held.Reset()
 	for _, b := range p.Bindings {
 		params, ok, err := v.bound(p, b)
 		switch {
@@ -80,6 +81,7 @@ func (v *validation) policy(p *Policy) error {
 			v.misconfigured(p, b, err)
 			continue
 		}
+		v.shared = len(p.Bindings) > 1 || len(params) > 1
 		for _, param := range params {
 			if err := v.judge(p, b, judge, seen, param); err != nil {
 				return err

@@ -37,6 +37,7 @@ var sources = []source{
 	{"k8s.io/api/node/v1", "io.k8s.api.node.v1", "node.k8s.io"},
 	{"k8s.io/api/certificates/v1", "io.k8s.api.certificates.v1", "certificates.k8s.io"},
 	{"k8s.io/api/admissionregistration/v1", "io.k8s.api.admissionregistration.v1", "admissionregistration.k8s.io"},
+	{"k8s.io/api/admissionregistration/v1beta1", "io.k8s.api.admissionregistration.v1beta1", "admissionregistration.k8s.io"},
 	{"k8s.io/api/authentication/v1", "io.k8s.api.authentication.v1", "authentication.k8s.io"},
 	{"k8s.io/api/authorization/v1", "io.k8s.api.authorization.v1", "authorization.k8s.io"},
 	{"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1", "apiextensions.k8s.io"},
