@@ -95,7 +95,7 @@ type server struct {
 
 	date    atomic.Pointer[dateText]
 	scratch sync.Pool // of *scratch
-	buffers sync.Pool // of *[]byte, the outputs of connections
+	buffers buffers
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{} // guarded by mu

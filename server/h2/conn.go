@@ -89,7 +89,7 @@ func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 	c.inflow.init(s.ConnectionWindow)
 	if corked, ok := t.NetConn().(*corkedConn); ok {
 		c.cork = corked
-		corked.cork(c.drained)
+		corked.cork(&s.buffers, c.drained)
 	}
 	c.framer = http2.NewFramer(&c.out, bufio.NewReaderSize(t, readBuffer))
 	c.framer.SetReuseFrames()

@@ -38,6 +38,7 @@ type corkedConn struct {
 	corked  atomic.Bool
 	// drained is called without mu, by the goroutine that sent what the socket had not taken. Set by cork.
 	drained func(error)
+	buffers *buffers
 
 	mu       sync.Mutex
 	held     bool   // guarded by mu; writes are gathered
@@ -47,9 +48,9 @@ type corkedConn struct {
 	err      error  // guarded by mu; of the socket
 }
 
-// cork begins gathering. Nothing may be under way.
-func (c *corkedConn) cork(drained func(error)) {
-	c.drained = drained
+// cork begins gathering, in memory of buffers. Nothing may be under way.
+func (c *corkedConn) cork(b *buffers, drained func(error)) {
+	c.buffers, c.drained = b, drained
 	c.corked.Store(true)
 }
 
@@ -66,6 +67,9 @@ func (c *corkedConn) Write(p []byte) (int, error) {
 	if c.err != nil {
 		return 0, c.err
 	}
+	if c.gathered == nil {
+		c.gathered = c.buffers.get()
+	}
 	c.gathered = append(c.gathered, p...)
 	if !c.held { // TLS speaks for itself: an alert, new keys
 		c.sendLocked()
@@ -73,31 +77,20 @@ func (c *corkedConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// hold puts the cork in. buf is where to gather.
-func (c *corkedConn) hold(buf []byte) {
+// hold puts the cork in.
+func (c *corkedConn) hold() {
 	c.mu.Lock()
 	c.held = true
-	if c.gathered == nil {
-		c.gathered = buf
-	}
 	c.mu.Unlock()
 }
 
 // release takes the cork out. It reports whether all is sent; if not, and there is no error, drained will be called.
-// The memory comes back when it is not in use.
-func (c *corkedConn) release() (buf []byte, sent bool, err error) {
+func (c *corkedConn) release() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = false
 	c.sendLocked()
-	if c.err != nil {
-		return nil, false, c.err
-	}
-	if c.draining {
-		return nil, false, nil
-	}
-	buf, c.gathered = c.gathered, nil
-	return buf, true, nil
+	return !c.draining && c.err == nil, c.err
 }
 
 // sendLocked offers to the socket what is gathered.
@@ -112,7 +105,8 @@ func (c *corkedConn) sendLocked() {
 		return
 	}
 	if c.taken == len(c.gathered) {
-		c.gathered, c.taken = c.gathered[:0], 0
+		c.buffers.put(c.gathered)
+		c.gathered, c.taken = nil, 0
 		return
 	}
 	c.draining = true
@@ -123,10 +117,11 @@ func (c *corkedConn) sendLocked() {
 func (c *corkedConn) drain() {
 	c.mu.Lock()
 	for c.err == nil && len(c.gathered) > c.taken {
-		b := c.gathered[c.taken:]
+		b, taken := c.gathered, c.taken
 		c.gathered, c.taken = nil, 0 // what comes meanwhile goes after it
 		c.mu.Unlock()
-		_, err := c.Conn.Write(b)
+		_, err := c.Conn.Write(b[taken:])
+		c.buffers.put(b)
 		c.mu.Lock()
 		if err != nil {
 			c.err = err

@@ -3,7 +3,6 @@ package h2
 import (
 	"bytes"
 	"runtime"
-	"sync"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -24,7 +23,7 @@ const (
 // output is what a connection has to send, and what it may send. It is guarded by mu of the connection.
 type output struct {
 	buf     []byte
-	buffers *sync.Pool
+	buffers *buffers
 	// flushing says that somebody sends, or will when the socket takes more.
 	flushing bool
 
@@ -41,7 +40,7 @@ type output struct {
 	namesBytes int
 }
 
-func (o *output) init(buffers *sync.Pool) {
+func (o *output) init(buffers *buffers) {
 	o.buffers = buffers
 	o.window, o.firstWindow, o.maxFrame = firstWindow, firstWindow, minFrameSize
 	o.encoder = hpack.NewEncoder(&o.block)
@@ -50,7 +49,7 @@ func (o *output) init(buffers *sync.Pool) {
 // Write appends a frame. It implements io.Writer for the Framer.
 func (o *output) Write(p []byte) (int, error) {
 	if o.buf == nil {
-		o.buf = o.buffer()
+		o.buf = o.buffers.get()
 	}
 	o.buf = append(o.buf, p...)
 	return len(p), nil
@@ -59,7 +58,7 @@ func (o *output) Write(p []byte) (int, error) {
 // data appends a DATA frame, as the Framer does, which would copy it once more.
 func (o *output) data(id uint32, p []byte, end bool) {
 	if o.buf == nil {
-		o.buf = o.buffer()
+		o.buf = o.buffers.get()
 	}
 	var flags http2.Flags
 	if end {
@@ -68,21 +67,6 @@ func (o *output) data(id uint32, p []byte, end bool) {
 	n := len(p)
 	o.buf = append(o.buf, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), byte(flags), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 	o.buf = append(o.buf, p...)
-}
-
-// buffer returns empty memory.
-func (o *output) buffer() []byte {
-	if b, ok := o.buffers.Get().(*[]byte); ok {
-		return (*b)[:0]
-	}
-	return make([]byte, 0, 8<<10)
-}
-
-// recycle takes memory back.
-func (o *output) recycle(b []byte) {
-	if cap(b) > 0 && cap(b) <= 2*maxPending {
-		o.buffers.Put(&b)
-	}
 }
 
 // unlockAndFlush unlocks c and sees to it that its output is sent. It does not wait for the client.
@@ -122,8 +106,8 @@ func (c *conn) flush() {
 		c.wakeLocked()
 		c.mu.Unlock()
 		sent, err := c.send(b)
+		c.out.buffers.put(b)
 		c.mu.Lock()
-		c.out.recycle(b)
 		if err != nil {
 			c.failLocked()
 			break
@@ -143,10 +127,9 @@ func (c *conn) send(b []byte) (bool, error) {
 		_, err := c.tls.Write(b)
 		return true, err
 	}
-	c.cork.hold(c.out.buffer())
+	c.cork.hold()
 	_, err := c.tls.Write(b)
-	gathered, sent, corkErr := c.cork.release()
-	c.out.recycle(gathered)
+	sent, corkErr := c.cork.release()
 	if err == nil {
 		err = corkErr
 	}
