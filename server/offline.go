@@ -84,7 +84,7 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 		}
 		served = append(served, r)
 	}
-	o.Workbench, err = offline.New(offline.Config{Resources: served, Builder: build, Engines: engines, Rego: rules, Host: o.host, Logger: cfg.Logger,
+	o.Workbench, err = offline.New(offline.Config{Resources: served, Builder: build, Engines: engines, Rego: rules, Types: typeChecker{engine}, Host: o.host, Logger: cfg.Logger,
 		Authorizer: func(a *admission.Attributes) any {
 			if a.User == nil {
 				return nil

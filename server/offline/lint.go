@@ -87,7 +87,10 @@ func (w *Workbench) Lint(ctx context.Context, objects, known []Object) ([]Findin
 			}
 		case rest.KindOf(o.Document).GroupKind() == moduleKind:
 			l.begin(o)
-			if err := l.set.addModule(ctx, o); err != nil {
+			switch err := l.set.addModule(ctx, o); {
+			case errors.Is(err, fs.ErrNotExist):
+				l.note(Warning, "module", "spec.source", "%s", err)
+			case err != nil:
 				l.refused(err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
+	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/rest"
 )
@@ -81,6 +82,12 @@ func textsOf(kind string, obj *document.Document) (*texts, error) {
 				t.judging = append(t.judging, policies.Expression{Path: at + ".jsonPatch.expression", Text: m.JSONPatch.Expression, Want: policies.JSONPatch})
 			}
 		}
+	case "Policy":
+		p := &v1alpha1.Policy{}
+		if err := json.Unmarshal(obj.Bytes(), p); err != nil {
+			return nil, err
+		}
+		t.conditions = policy.ConditionTexts(p.Spec.MatchConditions)
 	}
 	return t, nil
 }
@@ -88,7 +95,11 @@ func textsOf(kind string, obj *document.Document) (*texts, error) {
 // expressions looks at those of a policy that compiles.
 func (l *linter) expressions(kind string, obj *document.Document) {
 	t, err := textsOf(kind, obj)
-	if err != nil || kind == "Policy" {
+	if err != nil {
+		return
+	}
+	l.types(kind, obj, t)
+	if kind == "Policy" {
 		return
 	}
 	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Variables: policies.VariablesOf("spec.variables", t.variables),

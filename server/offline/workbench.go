@@ -26,6 +26,8 @@ type Config struct {
 	Engines policies.Engines
 	// Rego compiles policies in Rego; nil: there are none.
 	Rego loader.RegoCompiler
+	// Types compares expressions with the schemas of kinds; nil: nobody does.
+	Types loader.TypeChecker
 	// Host runs modules; nil: there are none. The caller closes it.
 	Host *host.Runtime
 	// Authorizer returns what the variable authorizer of an expression is for a request; nil: there is none.
