@@ -57,7 +57,34 @@ func (f *registryFlags) client() (*source.Client, error) {
 
 // image opens an image with the user's logins. oci:// may stand before it.
 func (f *registryFlags) image(client *source.Client, reference string) (*source.Image, error) {
-	return client.Image(strings.TrimPrefix(reference, "oci://"), source.ImageOptions{PlainHTTP: f.plainHTTP, Credentials: source.UserCredentials()})
+	reference = strings.TrimPrefix(reference, "oci://")
+	if scheme, _, found := strings.Cut(reference, "://"); found {
+		return nil, fmt.Errorf("image %q: leave %s:// out, as in %s", reference, scheme, likeReference)
+	}
+	image, err := client.Image(reference, source.ImageOptions{PlainHTTP: f.plainHTTP, Credentials: source.UserCredentials()})
+	if err != nil {
+		if strings.Contains(err.Error(), "could not parse reference") { // all that the parser says
+			err = fmt.Errorf("%w: %s", err, referenceHint(reference))
+		}
+		return nil, err
+	}
+	return image, nil
+}
+
+// likeReference is what a reference is like.
+const likeReference = "registry.example/team/quotes:v1"
+
+// referenceHint says what is wrong with a reference that does not parse.
+func referenceHint(reference string) string {
+	_, rest, _ := strings.Cut(reference, "/")
+	repository, _, tagged := strings.Cut(rest, ":")
+	switch {
+	case strings.ToLower(repository) != repository:
+		return "a repository has no capitals, as in " + likeReference
+	case !tagged:
+		return "give a tag, as in " + likeReference
+	}
+	return "it is REGISTRY/REPOSITORY with :TAG or @sha256:DIGEST, as in " + likeReference
 }
 
 func modulePushCommand() *cobra.Command {

@@ -16,7 +16,6 @@ static void configure(weir_ctx *ctx) {
 }
 
 static void set_defaults(weir_ctx *ctx, weir_object *deployment) {
-  (void)ctx;
   if (!weir_has(deployment, "spec.revisionHistoryLimit"))
     weir_set_int(deployment, "spec.revisionHistoryLimit", 3);
 }
