@@ -115,7 +115,7 @@ type linter struct {
 
 	// The object that is being looked at.
 	from   *Object
-	source *source
+	places *places
 	name   string
 }
 
@@ -125,7 +125,7 @@ func isDefinition(o *Object) bool {
 }
 
 func (l *linter) begin(o *Object) {
-	l.from, l.source = o, newSource(o)
+	l.from, l.places = o, newPlaces(o)
 	l.name = o.kind() + "/" + rest.MetaOf(o.Document).Name()
 }
 
@@ -151,21 +151,21 @@ func (l *linter) add(severity Severity, rule, path string, at Position, format s
 	f := Finding{Severity: severity, Rule: rule, File: filepath.Join(l.from.Root, filepath.FromSlash(l.from.File)), Line: at.Line, Column: at.Column,
 		Object: l.name, Path: path, Message: fmt.Sprintf(format, args...)}
 	if at.Line > 0 {
-		f.Source = l.source.excerpt(at)
+		f.Source = l.places.excerpt(at)
 	}
 	l.findings = append(l.findings, f)
 }
 
 // note adds a finding about a field.
 func (l *linter) note(severity Severity, rule, path, format string, args ...any) {
-	l.add(severity, rule, path, l.source.at(path), format, args...)
+	l.add(severity, rule, path, l.places.at(path), format, args...)
 }
 
 // issue adds what a compiler says.
 func (l *linter) issue(severity Severity, rule string, i policies.Issue) {
-	at := l.source.at(i.Path)
+	at := l.places.at(i.Path)
 	if i.Line > 0 {
-		at = l.source.within(i.Path, i.Line, i.Column)
+		at = l.places.within(i.Path, i.Line, i.Column)
 	}
 	l.add(severity, rule, i.Path, at, "%s", i.Message)
 }

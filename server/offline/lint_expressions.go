@@ -180,7 +180,7 @@ func (l *linter) costs(src *policies.Source) {
 		if cost == math.MaxUint64 {
 			known = "any amount"
 		}
-		l.add(Warning, "cost", path, l.source.at(path), "may cost %s where lists and texts have %d elements, and is stopped at %d; bound the lists, or say more with fewer loops in each other",
+		l.add(Warning, "cost", path, l.places.at(path), "may cost %s where lists and texts have %d elements, and is stopped at %d; bound the lists, or say more with fewer loops in each other",
 			known, lintElements, policies.DefaultExpressionLimit)
 	}
 	for i, cost := range variables {

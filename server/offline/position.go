@@ -11,16 +11,16 @@ import (
 // Position is a place in a file, counted from 1, in characters. Zero: it is not known.
 type Position struct{ Line, Column int }
 
-// source finds the places of fields in the YAML that an object was read of.
-type source struct {
+// places finds the places of fields in the YAML that an object was read of.
+type places struct {
 	lines []string
 	first int // line of the file where it begins
 	root  *yaml.Node
 }
 
-// newSource reads the text of an object. Without a text, nothing is found.
-func newSource(o *Object) *source {
-	s := &source{lines: strings.Split(string(o.Text), "\n"), first: o.Line}
+// newPlaces reads the text of an object. Without a text, nothing is found.
+func newPlaces(o *Object) *places {
+	s := &places{lines: strings.Split(string(o.Text), "\n"), first: o.Line}
 	var doc yaml.Node
 	if yaml.Unmarshal(o.Text, &doc) == nil && len(doc.Content) == 1 {
 		s.root = doc.Content[0]
@@ -30,7 +30,7 @@ func newSource(o *Object) *source {
 
 // at returns where a field stands: spec.validations[0].expression. Where it does not, that is where the nearest field
 // above it is.
-func (s *source) at(path string) Position {
+func (s *places) at(path string) Position {
 	key, value := s.find(path)
 	node := key
 	if node == nil {
@@ -43,7 +43,7 @@ func (s *source) at(path string) Position {
 }
 
 // find returns the nodes of the name and value of a field, or of the nearest field above it that is there.
-func (s *source) find(path string) (key, value *yaml.Node) {
+func (s *places) find(path string) (key, value *yaml.Node) {
 	value = s.root
 	for _, step := range steps(path) {
 		if value == nil {
@@ -107,7 +107,7 @@ func steps(path string) []string {
 
 // within returns where a character of the text of a field stands: line and column are those of the text. A text is not in a
 // file as it is: it is indented, folded or escaped. Its characters are looked for one after the other.
-func (s *source) within(path string, line, column int) Position {
+func (s *places) within(path string, line, column int) Position {
 	_, node := s.find(path)
 	if node == nil || node.Kind != yaml.ScalarNode || line < 1 || column < 1 {
 		return s.at(path)
@@ -169,7 +169,7 @@ func (s *source) within(path string, line, column int) Position {
 	return Position{row + s.first, col + 1}
 }
 
-func (s *source) line(i int) string {
+func (s *places) line(i int) string {
 	if i < 0 || i >= len(s.lines) {
 		return ""
 	}
@@ -182,4 +182,4 @@ func runesBefore(text string, column int) int {
 }
 
 // excerpt is a line of the file, for a caret below it.
-func (s *source) excerpt(p Position) string { return s.line(p.Line - s.first) }
+func (s *places) excerpt(p Position) string { return s.line(p.Line - s.first) }

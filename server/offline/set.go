@@ -1,11 +1,14 @@
 package offline
 
 import (
+	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -19,7 +22,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
+	"weir.dev/weir/host/source"
 	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/extension/policy"
@@ -40,10 +45,13 @@ type Set struct {
 
 // module is a Wasm module of a set.
 type module struct {
-	wasm   []byte
-	limits host.Limits
-	digest string
-	loaded map[string]*extension.SharedModule // by settings
+	wasm         []byte
+	limits       host.Limits
+	capabilities []string
+	// grantAll: there is no Module that says what it may do.
+	grantAll bool
+	digest   string
+	loaded   map[string]*extension.SharedModule // by settings
 }
 
 var (
@@ -159,7 +167,7 @@ func (s *Set) addModule(ctx context.Context, o *Object) error {
 	if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 		return err
 	}
-	m := &module{loaded: map[string]*extension.SharedModule{}, limits: host.Limits{MemoryBytes: int(from.Spec.Limits.MemoryBytes),
+	m := &module{loaded: map[string]*extension.SharedModule{}, capabilities: from.Spec.Capabilities, limits: host.Limits{MemoryBytes: int(from.Spec.Limits.MemoryBytes),
 		Fuel: uint64(from.Spec.Limits.Fuel), Timeout: time.Duration(from.Spec.Limits.TimeoutMilliseconds) * time.Millisecond}}
 	switch source := &from.Spec.Source; {
 	case len(source.Inline) > 0:
@@ -172,6 +180,12 @@ func (s *Set) addModule(ctx context.Context, o *Object) error {
 		if m.wasm, err = fs.ReadFile(o.FS, path.Join(path.Dir(o.File), from.Name+".wasm")); err != nil {
 			return fmt.Errorf("spec.source is not fetched offline; put the module beside this file: %w", err)
 		}
+	}
+	if m.wasm, err = unpack(m.wasm); err != nil {
+		return fmt.Errorf("spec.source: %w", err)
+	}
+	if want, got := from.Spec.Source.Digest, source.Digest(m.wasm); want != "" && want != got {
+		return fmt.Errorf("spec.source.digest is %s, that of the module is %s", want, got)
 	}
 	if s.modules[from.Name] != nil {
 		return errors.New("is there twice")
@@ -194,7 +208,12 @@ func (s *Set) guest(ctx context.Context, name string, settings json.RawMessage) 
 	}
 	key := string(settings)
 	if m.loaded[key] == nil {
-		loaded, err := s.workbench.cfg.Host.Load(ctx, m.wasm, host.ModuleConfig{Name: name, Settings: settings, Limits: m.limits, Logger: s.workbench.cfg.Logger})
+		found, err := s.lookups()
+		if err != nil {
+			return nil, "", err
+		}
+		loaded, err := s.workbench.cfg.Host.Load(ctx, m.wasm, host.ModuleConfig{Name: name, Settings: settings, Limits: m.limits, Logger: s.workbench.cfg.Logger,
+			Capabilities: m.capabilities, GrantAll: m.grantAll, Lookuper: found, Authorizer: lookup.Allowed(nil)})
 		if err != nil {
 			return nil, "", fmt.Errorf("module[%s]: %w", name, err)
 		}
@@ -202,6 +221,37 @@ func (s *Set) guest(ctx context.Context, name string, settings json.RawMessage) 
 	}
 	return m.loaded[key], m.digest, nil
 }
+
+// lookups are the objects that modules find: all of the set.
+func (s *Set) lookups() (*lookup.Objects, error) {
+	var all []*document.Document
+	for _, list := range s.objects {
+		all = append(all, list...)
+	}
+	return lookup.NewObjects(all...)
+}
+
+// unpack returns the module itself of what may be compressed with gzip, as a source may have it.
+func unpack(wasm []byte) ([]byte, error) {
+	if !bytes.HasPrefix(wasm, []byte("\x1f\x8b")) {
+		return wasm, nil
+	}
+	packed, err := gzip.NewReader(bytes.NewReader(wasm))
+	if err != nil {
+		return nil, fmt.Errorf("gzip: %w", err)
+	}
+	out, err := io.ReadAll(io.LimitReader(packed, maxModuleBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("gzip: %w", err)
+	case len(out) > maxModuleBytes:
+		return nil, fmt.Errorf("larger than %d bytes", maxModuleBytes)
+	}
+	return out, nil
+}
+
+// maxModuleBytes bounds a module, as a server does.
+const maxModuleBytes = 64 << 20
 
 // compile compiles policies and bindings.
 func (s *Set) compile(ctx context.Context, rules []*Object, fail func(*Object, error)) {
@@ -261,7 +311,7 @@ func (s *Set) adopt(o *Object) {
 		return
 	}
 	if wasm, err := fs.ReadFile(o.FS, path.Join(path.Dir(o.File), path.Base(name)+".wasm")); err == nil {
-		s.modules[name] = &module{wasm: wasm, loaded: map[string]*extension.SharedModule{}}
+		s.modules[name] = &module{wasm: wasm, grantAll: true, loaded: map[string]*extension.SharedModule{}}
 	}
 }
 
