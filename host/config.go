@@ -198,6 +198,8 @@ type ModuleConfig struct {
 	Limits Limits
 	// Capabilities are granted to the module, as abi.ValidGrant has them.
 	Capabilities []string
+	// GrantAll grants whatever the module asks for: to try one out.
+	GrantAll bool
 	// Lookuper and Authorizer answer the calls of its imports, if they are
 	// granted. Without one such a call ends with the class NotReady.
 	Lookuper   Lookuper

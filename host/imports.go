@@ -47,6 +47,7 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 		if c.trace == nil {
 			return f(c, args)
 		}
+		// Of a parameter, the upper half is whatever was there.
 		before, found := c.spent()-importFuel, len(c.look.found)
 		r := f(c, args)
 		call := ImportCall{Import: name, Returned: r, Fuel: c.spent() - before}
@@ -56,7 +57,7 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 		}
 		switch name {
 		case abi.ImportLookup, abi.ImportAuthorize:
-			call.Data = memory(args[0], min(args[1], abi.MaxLookupRequestBytes))
+			call.Data = memory(args[0], uint64(min(uint32(args[1]), abi.MaxLookupRequestBytes)))
 			if len(c.look.found) > found {
 				call.Lookup = &c.look.found[found]
 			}
@@ -65,9 +66,9 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 			buf, size := args[2], args[3]
 			if name == abi.ImportQuery {
 				buf, size = args[3], args[4]
-				call.Path = string(memory(args[1], min(args[2], abi.MaxPathBytes)))
+				call.Path = string(memory(args[1], uint64(min(uint32(args[2]), abi.MaxPathBytes))))
 			}
-			if r > 0 && uint64(r) <= size {
+			if r > 0 && uint32(r) <= uint32(size) {
 				call.Data = memory(buf, uint64(r))
 			}
 		default:

@@ -15,7 +15,15 @@
 //	    errors: [{type: FieldValueInvalid, field: spec.replicas, value: 11}]
 //
 // Beside change and object there are oldChange and oldObject, options, params,
-// namespace and targetVersion (of convert). What is expected is nothing but:
+// namespace and targetVersion (of convert), and for modules that look things up,
+// in a case or for all of a file:
+//
+//	objects: [{kind: ConfigMap, …}]              # all there are
+//	allow: [{verb: use, resource: quotas, …}]    # what authorize allows, see lookup.Allowed
+//
+// A directory objects beside the files has objects for all cases, in YAML; those
+// of a case or a file come in addition. Whatever capabilities the module asks for
+// are granted. What is expected is nothing but:
 //
 //	change, object   what the hook makes of the object; without either: nothing
 //	errors           value and detail are only compared if they are given
@@ -40,6 +48,7 @@ import (
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 )
 
@@ -59,6 +68,8 @@ type Case struct {
 	Call host.Call
 	// Expect is what must come of it.
 	Expect Expectation
+
+	objects []*document.Document // of the case, or of its file
 }
 
 // Expectation is what must come of a call.
@@ -105,6 +116,10 @@ func Load(fsys fs.FS, dir string) ([]*Suite, error) {
 		return nil, fmt.Errorf("cases: no YAML files in %s", dir)
 	}
 	slices.Sort(files)
+	shared, err := LoadObjects(fsys, path.Join(dir, "objects"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cases: %w", err)
+	}
 	var suites []*Suite
 	for _, file := range files {
 		data, err := fs.ReadFile(fsys, file)
@@ -114,6 +129,11 @@ func Load(fsys fs.FS, dir string) ([]*Suite, error) {
 		suite, err := Parse(data)
 		if err != nil {
 			return nil, fmt.Errorf("cases: %s: %w", file, err)
+		}
+		for _, c := range suite.Cases {
+			if err := c.sees(shared); err != nil {
+				return nil, fmt.Errorf("cases: %s: case %q: %w", file, c.Name, err)
+			}
 		}
 		suite.Name = strings.TrimSuffix(path.Base(file), path.Ext(file))
 		suites = append(suites, suite)
@@ -135,6 +155,8 @@ type file struct {
 	Settings json.RawMessage `json:"settings,omitempty"`
 	Request  json.RawMessage `json:"request,omitempty"`
 	Base     parsed          `json:"base,omitzero"`
+	Objects  []parsed        `json:"objects,omitempty"`
+	Allow    lookup.Allowed  `json:"allow,omitempty"`
 	Cases    []entry         `json:"cases"`
 }
 
@@ -151,6 +173,8 @@ type entry struct {
 	Params        parsed          `json:"params,omitzero"`
 	Namespace     parsed          `json:"namespace,omitzero"`
 	TargetVersion string          `json:"targetVersion,omitempty"`
+	Objects       []parsed        `json:"objects,omitempty"`
+	Allow         lookup.Allowed  `json:"allow,omitempty"`
 	Expect        struct {
 		Object   parsed            `json:"object,omitzero"`
 		Change   parsed            `json:"change,omitzero"`
@@ -209,6 +233,13 @@ func (e *entry) resolve(f *file) (*Case, error) {
 	if c.Settings == nil {
 		c.Settings = f.Settings
 	}
+	for _, o := range append(slices.Clone(f.Objects), e.Objects...) {
+		c.objects = append(c.objects, o.Document)
+	}
+	if err := c.sees(nil); err != nil {
+		return nil, err
+	}
+	c.Call.Authorizer = append(slices.Clone(f.Allow), e.Allow...)
 	if op == abi.OpConfigure {
 		return c, nil
 	}

@@ -23,8 +23,10 @@ type Runner struct {
 }
 
 // NewRunner returns a Runner of a module; the settings of its configuration
-// are for cases without their own. It has to be closed before the runtime is.
+// are for cases without their own. The module is granted whatever it asks for. The
+// Runner has to be closed before the runtime is.
 func NewRunner(runtime *host.Runtime, wasm []byte, config host.ModuleConfig) *Runner {
+	config.GrantAll = true
 	return &Runner{runtime: runtime, wasm: wasm, config: config, modules: map[string]*host.Module{}}
 }
 

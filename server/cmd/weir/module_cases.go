@@ -124,7 +124,9 @@ They are YAML files in the directory cases beside the module:
       errors: [{type: FieldValueInvalid, field: spec.replicas, value: 11}]
 
 Beside change and object there are oldChange and oldObject, options, params,
-namespace, targetVersion and request (user, name, ...). What is expected is nothing,
+namespace, targetVersion and request (user, name, ...), and in a case or a file
+objects: [...], which the module can look up, and allow: [{verb, resource, ...}],
+what authorize allows; cases/objects/*.yaml are for all. What is expected is nothing,
 but: change or object (what the hook makes of it), errors, denied, warnings, audit,
 failure (its class, as trap), refused (part of what refuses the settings).
 

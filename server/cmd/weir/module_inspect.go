@@ -106,6 +106,7 @@ func (d *description) write(w io.Writer, format outputFormat) error {
 	t.row("hooks", joined(d.Hooks))
 	if len(d.Capabilities) > 0 {
 		t.row("wants", joined(d.Capabilities))
+		t.row("to grant", host.GrantLine(d.Capabilities))
 	}
 	t.row("size", fmt.Sprintf("%s bytes, %s gzipped", grouped(d.Bytes), grouped(d.GzippedBytes)))
 	t.row("memory", grouped(d.MemoryBytes), "bytes once initialised")

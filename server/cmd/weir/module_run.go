@@ -24,7 +24,7 @@ import (
 type runFlags struct {
 	hook, object, old, options, settings, params, namespace string
 	operation, subresource, user, to, cacheDir              string
-	groups                                                  []string
+	groups, objects, allow                                  []string
 	limits                                                  limitFlags
 	format                                                  outputFormat
 	trace                                                   bool
@@ -38,13 +38,15 @@ func moduleRunCommand() *cobra.Command {
 		Long: `Run a hook of a module on an object from a file, as a server would, and print the
 verdict, what it changed in the object, and how much fuel it used. Documents are
 YAML or JSON; - is standard input. If FILE is a directory, the module in it is
-built first.
+built first. The module is granted whatever capabilities it asks for: what it looks
+up are the objects of --objects, and what a user may do is what --allow says.
 
 Exit code: 0 the object passes, 1 it is refused, 2 the hook could not be run or
 did not come to a verdict (a trap, its fuel or time used up, bad output).`,
 		Example: `  weir module run quotes.wasm --hook validateCreate --object bad.yaml
   weir module run quotes.wasm --hook default --object good.yaml --settings '{"author": "anon"}'
-  weir module run quotes.wasm --hook validateUpdate --old old.yaml --object new.yaml -o json`,
+  weir module run quotes.wasm --hook validateUpdate --old old.yaml --object new.yaml -o json
+  weir module run quotes.wasm --hook validateCreate --object bad.yaml --objects limits.yaml --trace`,
 		Args: exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			return runModule(command, args[0], &f)
@@ -75,6 +77,8 @@ func (f *runFlags) addCall(command *cobra.Command) {
 	flags.StringVar(&f.user, "as", f.user, "name of the user")
 	flags.StringSliceVar(&f.groups, "as-group", nil, "groups of the user")
 	flags.StringVar(&f.to, "to", "", "target version of convert, group/version")
+	flags.StringArrayVar(&f.objects, "objects", nil, "file or directory of objects that the module can look up; may be repeated")
+	flags.StringArrayVar(&f.allow, "allow", nil, "what the user may do when the module asks, VERB:RESOURCE[.GROUP]; may be repeated")
 }
 
 func defaultCacheDir() string {
@@ -122,7 +126,7 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 	}
 	defer func() { _ = runtime.Close(context.WithoutCancel(ctx)) }() // the process ends
 	config := host.ModuleConfig{
-		Name: filepath.Base(path), Settings: settings, Limits: f.limits.limits(),
+		Name: filepath.Base(path), Settings: settings, Limits: f.limits.limits(), GrantAll: true,
 		Logger: slog.New(slog.NewTextHandler(command.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}
 	module, err := runtime.Load(ctx, wasm, config)
@@ -192,6 +196,9 @@ func (f *runFlags) call(stdin io.Reader, op abi.Op) (call *host.Call, settings [
 			return nil, nil, fmt.Errorf("--settings: %w", err)
 		}
 		settings = d.Bytes()
+	}
+	if err := f.lookups(call); err != nil {
+		return nil, nil, err
 	}
 	call.Meta, err = f.meta(call)
 	return call, settings, err

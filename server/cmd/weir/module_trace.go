@@ -14,8 +14,11 @@ type trace struct{ w io.Writer }
 // call is for host.Call.Trace.
 func (t *trace) call(c host.ImportCall) {
 	what := c.Slot.String()
-	if c.Import == abi.ImportLog {
+	switch c.Import {
+	case abi.ImportLog:
 		what = [...]string{"debug", "info", "warn", "error"}[max(0, min(int(c.Slot), 3))]
+	case abi.ImportLookup, abi.ImportAuthorize:
+		what = shortened(c.Data)
 	}
 	if c.Path != "" {
 		what += " " + c.Path
@@ -24,6 +27,12 @@ func (t *trace) call(c host.ImportCall) {
 	switch {
 	case c.Returned < 0:
 		answer = "= " + abi.Errno(-c.Returned).Error()
+	case c.Lookup != nil:
+		answer = "= " + c.Lookup.String()
+	case c.Import == abi.ImportLookup:
+		answer = fmt.Sprintf("= the same again, %d bytes", c.Returned)
+	case c.Import == abi.ImportAuthorize:
+		answer = [...]string{"= not allowed", "= allowed"}[min(c.Returned, 1)]
 	case c.Data == nil && (c.Import == abi.ImportRead || c.Import == abi.ImportQuery):
 		answer = fmt.Sprintf("= %d bytes, which do not fit", c.Returned)
 	case c.Import == abi.ImportRead || c.Import == abi.ImportQuery:
