@@ -1,0 +1,301 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/extension/policy"
+)
+
+// said are policies that say what a test wants.
+type said struct {
+	admit, validate func(ctx context.Context, a *admission.Attributes) error
+}
+
+func (said) Handles(admission.Operation) bool { return true }
+
+func (s said) Admit(ctx context.Context, a *admission.Attributes) error {
+	if s.admit == nil {
+		return nil
+	}
+	return s.admit(ctx, a)
+}
+
+func (s said) Validate(ctx context.Context, a *admission.Attributes) error {
+	if s.validate == nil {
+		return nil
+	}
+	return s.validate(ctx, a)
+}
+
+// namespaces has one of every name.
+type namespaces struct{}
+
+func (namespaces) Get(_ context.Context, name string, _ *metav1.GetOptions) (*document.Document, error) {
+	return document.FromValue(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+}
+
+func doc(t testing.TB, text string) *document.Document {
+	t.Helper()
+	d, err := document.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func config(t testing.TB, by said) Config {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{File: filepath.Join(t.TempDir(), "requests.log"), Namespaces: namespaces{}, Policies: by, Metrics: metrics, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// recorded runs requests against a Recorder and returns what is in its file.
+func recorded(t *testing.T, cfg Config, requests func(x *Recorder)) (records []*Record, text string) {
+	t.Helper()
+	x, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { x.Run(ctx) })
+	requests(x)
+	stop()
+	running.Wait()
+	raw, err := os.ReadFile(cfg.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := NewReader(strings.NewReader(string(raw)))
+	for {
+		r, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			return records, string(raw)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, r)
+	}
+}
+
+func asked(t testing.TB, resource, kind, uid, object string) *admission.Attributes {
+	return &admission.Attributes{Operation: admission.Create, UID: uid, Kind: schema.GroupVersionKind{Version: "v1", Kind: kind},
+		Resource: schema.GroupVersionResource{Version: "v1", Resource: resource}, Namespace: "default", Name: "a", Object: doc(t, object),
+		User: &user.DefaultInfo{Name: "eve", Groups: []string{"devs"}, Extra: map[string][]string{"k": {"v"}}}}
+}
+
+func judge(ctx context.Context, outcome, message string, params ...*document.Document) {
+	o := policy.ObserverFrom(ctx)
+	p := &policy.Policy{Kind: "ValidatingAdmissionPolicy", Name: "p", ParamKind: &schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}}
+	if len(params) > 0 {
+		p.ParamKind.Kind = params[0].Get("kind").String()
+		o.Bound(p, &policy.Binding{Name: "b"}, params)
+	}
+	o.Judged(policy.Judgement{Policy: p, Binding: &policy.Binding{Name: "b"}, Outcome: outcome, Message: message})
+}
+
+func TestRecorderWrites(t *testing.T) {
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"default"}}`
+	cfg := config(t, said{
+		admit: func(ctx context.Context, a *admission.Attributes) error {
+			if a.UID == "changed" {
+				judge(ctx, policy.OutcomeMutate, "")
+				a.Object = doc(t, strings.Replace(pod, `"name":"a"`, `"labels":{"x":"y"},"name":"a"`, 1))
+			}
+			return nil
+		},
+		validate: func(ctx context.Context, a *admission.Attributes) error {
+			judge(ctx, policy.OutcomeDeny, "no pods", doc(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"limits"},"data":{"n":"1"}}`))
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "a", errors.New("no pods"))
+		},
+	})
+	records, _ := recorded(t, cfg, func(x *Recorder) {
+		a := asked(t, "pods", "Pod", "changed", pod)
+		if err := x.Admit(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+		if err := x.Validate(t.Context(), a); !apierrors.IsForbidden(err) {
+			t.Fatalf("the verdict of the policies is %v", err)
+		}
+		_ = x.Validate(t.Context(), asked(t, "leases", "Lease", "unwatched", pod))
+	})
+	if len(records) != 3 {
+		t.Fatalf("%d records", len(records))
+	}
+	mutate, validate := records[0], records[1]
+	if mutate.Weir.Phase != Mutate || string(mutate.Request.Object) != pod || !strings.Contains(string(mutate.Weir.Patched), `"x":"y"`) || !mutate.Response.Allowed {
+		t.Errorf("the phase Mutate is %+v", mutate)
+	}
+	if validate.Weir.Phase != Validate || !validate.Weir.Mutated || validate.Response.Allowed || validate.Response.Status.Code != 403 ||
+		!strings.Contains(string(validate.Request.Object), `"x":"y"`) || validate.Request.UserInfo.Username != "eve" || validate.Request.UserInfo.Extra["k"][0] != "v" {
+		t.Errorf("the phase Validate is %+v", validate)
+	}
+	if v := validate.Weir.Verdicts; len(v) != 1 || v[0] != (Verdict{Kind: "ValidatingAdmissionPolicy", Policy: "p", Binding: "b", Outcome: "deny", Message: "no pods"}) {
+		t.Errorf("verdicts %+v", v)
+	}
+	if p := validate.Weir.Params; len(p) != 1 || p[0].Policy != "p" || p[0].Binding != "b" || !strings.Contains(string(p[0].Object), `"n":"1"`) {
+		t.Errorf("params %+v", p)
+	}
+	if !strings.Contains(string(validate.Weir.Namespace), `"default"`) {
+		t.Errorf("namespace %s", validate.Weir.Namespace)
+	}
+	if records[2].Weir.Mutated {
+		t.Error("a request that no policy changed is said to be changed")
+	}
+	if n := testutil.ToFloat64(cfg.Metrics.written); n != 3 {
+		t.Errorf("%v are counted", n)
+	}
+	info, err := os.Stat(cfg.File)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+// TestRecorderRedacts: nothing of a secret is written, whatever it comes by.
+func TestRecorderRedacts(t *testing.T) {
+	secret := `{"apiVersion":"v1","data":{"p":"aHVudGVyMg=="},"kind":"Secret","metadata":{"annotations":{"last":"hunter2"},"name":"a","namespace":"default"}}`
+	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`
+	tests := []struct {
+		name     string
+		redact   []string
+		request  func() *admission.Attributes
+		params   []*document.Document
+		redacted bool
+	}{
+		{name: "a secret", request: func() *admission.Attributes { return asked(t, "secrets", "Secret", "1", secret) }, redacted: true},
+		{name: "a secret that is deleted", request: func() *admission.Attributes {
+			a := asked(t, "secrets", "Secret", "1", secret)
+			a.Operation, a.Object, a.OldObject = admission.Delete, nil, a.Object
+			return a
+		}, redacted: true},
+		{name: "a token", request: func() *admission.Attributes {
+			a := asked(t, "serviceaccounts", "TokenRequest", "1", `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","status":{"token":"hunter2"}}`)
+			a.Kind.Group, a.Subresource = "authentication.k8s.io", "token"
+			return a
+		}, redacted: true},
+		{name: "what the flag names", redact: []string{"configmaps"}, request: func() *admission.Attributes {
+			return asked(t, "configmaps", "ConfigMap", "1", `{"apiVersion":"v1","data":{"a":"hunter2"},"kind":"ConfigMap","metadata":{"name":"a"}}`)
+		}, redacted: true},
+		{name: "a secret among the params", request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }, params: []*document.Document{doc(t, secret)}, redacted: true},
+		{name: "a pod", request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			message := "the password is hunter2"
+			if !tc.redacted {
+				message = "no"
+			}
+			cfg := config(t, said{validate: func(ctx context.Context, _ *admission.Attributes) error {
+				judge(ctx, policy.OutcomeDeny, message, tc.params...)
+				return apierrors.NewBadRequest(message)
+			}})
+			cfg.Redact = tc.redact
+			records, text := recorded(t, cfg, func(x *Recorder) { _ = x.Validate(t.Context(), tc.request()) })
+			if strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") {
+				t.Errorf("the secret is in the file: %s", text)
+			}
+			if len(records) != 1 || records[0].Weir.Redacted != tc.redacted || records[0].Request.Name != "a" || records[0].Weir.Verdicts[0].Outcome != "deny" {
+				t.Errorf("got %s", text)
+			}
+		})
+	}
+}
+
+// TestRecorderLeavesOut: what no policy is asked about, and what the flag names.
+func TestRecorderLeavesOut(t *testing.T) {
+	cfg := config(t, said{})
+	cfg.Exclude = []string{"pods"}
+	records, _ := recorded(t, cfg, func(x *Recorder) {
+		_ = x.Validate(t.Context(), asked(t, "pods", "Pod", "1", `{}`))
+		review := asked(t, "tokenreviews", "TokenReview", "1", `{"spec":{"token":"t"}}`)
+		review.Resource.Group = "authentication.k8s.io"
+		_ = x.Validate(t.Context(), review)
+	})
+	if len(records) != 0 {
+		t.Errorf("%d records", len(records))
+	}
+}
+
+// TestRecorderNeverWaits: without anybody who writes, requests go on, and what is dropped is counted.
+func TestRecorderNeverWaits(t *testing.T) {
+	cfg := config(t, said{})
+	x, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = x.Close() }()
+	big := asked(t, "pods", "Pod", "1", `{"a":"`+strings.Repeat("x", 1<<20)+`"}`)
+	for range 100 {
+		if err := x.Validate(t.Context(), big); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedQueue)); n < 36 || x.queued.Load() > maxQueuedBytes {
+		t.Errorf("%v of 100 MiB are dropped, %d bytes are kept", n, x.queued.Load())
+	}
+	small := asked(t, "pods", "Pod", "1", `{}`)
+	for range maxQueued {
+		_ = x.Validate(t.Context(), small)
+	}
+	if n := len(x.queue); n > maxQueued {
+		t.Errorf("%d are kept", n)
+	}
+}
+
+func TestRecorderIsUsedConcurrently(t *testing.T) {
+	cfg := config(t, said{})
+	records, _ := recorded(t, cfg, func(x *Recorder) {
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 100 {
+					_ = x.Validate(t.Context(), asked(t, "pods", "Pod", "1", `{"kind":"Pod"}`))
+				}
+			})
+		}
+		all.Wait()
+	})
+	if len(records)+int(testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedQueue))) != 800 {
+		t.Errorf("%d records", len(records))
+	}
+}
+
+func TestConfigCheck(t *testing.T) {
+	tests := []struct {
+		name, want string
+		config     Config
+	}{
+		{"good", "", Config{File: "a", Redact: []string{"a.b"}}},
+		{"no file", "--record: a file is missing", Config{}},
+		{"size", "--record-max-size: -1 is less than 0", Config{File: "a", MaxBytes: -1}},
+		{"resource", `"" is no resource`, Config{File: "a", Exclude: []string{""}}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.config.Check()
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
