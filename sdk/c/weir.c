@@ -595,8 +595,14 @@ void weir_forbidden(weir_ctx *ctx, const char *field, const char *detail) {
 void weir_duplicate(weir_ctx *ctx, const char *field, weir_json value) {
   weir_field_error(ctx, "FieldValueDuplicate", field, value, NULL);
 }
-void weir_not_supported(weir_ctx *ctx, const char *field, weir_json value, const char *detail) {
-  weir_field_error(ctx, "FieldValueNotSupported", field, value, detail);
+void weir_not_supported(weir_ctx *ctx, const char *field, weir_json value, const char *const *supported) {
+  buffer b = {0};
+  for (; supported != NULL && *supported != NULL; supported++) {
+    append_string(&b, b.len == 0 ? "supported values: " : ", ");
+    append_quoted(&b, *supported, length(*supported));
+  }
+  append_char(&b, 0);
+  weir_field_error(ctx, "FieldValueNotSupported", field, value, b.ptr);
 }
 void weir_not_found(weir_ctx *ctx, const char *field, weir_json value) {
   weir_field_error(ctx, "FieldValueNotFound", field, value, NULL);
@@ -919,6 +925,85 @@ bool weir_authorize(weir_ctx *ctx, weir_access a) {
   if (why != 0)
     refused(ctx, "authorize", why);
   return allowed;
+}
+
+/* ---- into structs ---- */
+
+/* store puts a value into a member; false: it is of another type. */
+static bool store(const weir_field *f, weir_json v, void *into) {
+  void *to = (char *)into + f->offset;
+  if (v.ptr == NULL || weir_is_null(v))
+    return true;
+  switch (f->kind) {
+  case WEIR_KIND_TEXT: return weir_json_text(v, to);
+  case WEIR_KIND_INT: return weir_json_int(v, to);
+  case WEIR_KIND_BOOL: return weir_json_bool(v, to);
+  case WEIR_KIND_JSON: *(weir_json *)to = v;
+  }
+  return true;
+}
+
+bool weir_read_json(weir_json v, const weir_field *fields, void *into) {
+  bool fits = true;
+  for (const weir_field *f = fields; f->path != NULL; f++)
+    fits = store(f, weir_at(v, f->path), into) && fits;
+  return fits;
+}
+
+bool weir_read(weir_object *obj, const weir_field *fields, void *into) {
+  static const char *const types[] = {"", "a string", "an integer", "a boolean"};
+  bool fits = true;
+  for (const weir_field *f = fields; f->path != NULL; f++) {
+    weir_json v = weir_get(obj, f->path);
+    if (store(f, v, into))
+      continue;
+    fits = false;
+    if (obj->slot == WEIR_SLOT_OBJECT)
+      weir_type_invalid(obj->ctx, f->path, v, weir_format("must be %s", types[f->kind]));
+    else
+      fail_with(obj->ctx, weir_format("%s %s: not %s", slot_name(obj->slot), f->path, types[f->kind]));
+  }
+  return fits;
+}
+
+/* differs tells whether a member is not the value v, and what it is. */
+static bool differs(const weir_field *f, const void *member, weir_json v, weir_json *is) {
+  *is = absent;
+  switch (f->kind) {
+  case WEIR_KIND_TEXT: {
+    weir_text now = *(const weir_text *)member, was = {"", 0};
+    weir_json_text(v, &was);
+    if (now.len > 0)
+      *is = weir_json_of_text(now);
+    return !weir_text_equal(now, was);
+  }
+  case WEIR_KIND_INT: {
+    int64_t now = *(const int64_t *)member, was = 0;
+    weir_json_int(v, &was);
+    *is = weir_json_of_int(now);
+    return now != was;
+  }
+  case WEIR_KIND_BOOL: {
+    bool now = *(const bool *)member, was = false;
+    weir_json_bool(v, &was);
+    *is = weir_json_of_bool(now);
+    return now != was;
+  }
+  case WEIR_KIND_JSON: *is = *(const weir_json *)member;
+  }
+  return !weir_json_equal(*is, v);
+}
+
+void weir_write(weir_object *obj, const weir_field *fields, const void *from) {
+  for (const weir_field *f = fields; f->path != NULL; f++) {
+    weir_json is;
+    if (weir_contains(weir_string(f->path), "[*]") || !differs(f, (const char *)from + f->offset, weir_get(obj, f->path), &is))
+      continue;
+    if (is.ptr == NULL)
+      weir_delete(obj, f->path);
+    else
+      weir_set(obj, f->path, is);
+  }
 }
 
 /* ---- exports ---- */

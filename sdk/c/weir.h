@@ -120,6 +120,43 @@ int64_t weir_get_int(weir_object *obj, const char *path, int64_t fallback);
 /* Whether there is true at the path. */
 bool weir_get_bool(weir_object *obj, const char *path);
 
+/* ---- into structs ---- */
+
+/* What a member of a struct is read from. */
+typedef struct {
+  const char *path;
+  size_t offset;
+  enum { WEIR_KIND_TEXT = 1, WEIR_KIND_INT, WEIR_KIND_BOOL, WEIR_KIND_JSON } kind;
+} weir_field;
+
+/* An author's type is a struct and the paths of its members, 0 at the end:
+ *
+ *   typedef struct {
+ *     weir_text author;
+ *     int64_t copies;
+ *   } quote;
+ *   static const weir_field quote_fields[] = {
+ *       WEIR_TEXT(quote, author, "spec.author"), WEIR_INT(quote, copies, "spec.copies"), {0}};
+ *
+ *   quote q = {.copies = 1};
+ *   weir_read(obj, quote_fields, &q);
+ */
+#define WEIR_TEXT(type, member, path) {path, offsetof(type, member), WEIR_KIND_TEXT}  /* weir_text */
+#define WEIR_INT(type, member, path) {path, offsetof(type, member), WEIR_KIND_INT}    /* int64_t */
+#define WEIR_BOOL(type, member, path) {path, offsetof(type, member), WEIR_KIND_BOOL}  /* bool */
+#define WEIR_JSON(type, member, path) {path, offsetof(type, member), WEIR_KIND_JSON}  /* weir_json */
+
+/* Reads a struct. A member whose value is absent or null stays as it is. One of
+ * the wrong type is a complaint, if it is of the object, and else makes the hook
+ * fail; weir_read is false then. */
+bool weir_read(weir_object *obj, const weir_field *fields, void *into);
+/* Sets what is not as it is in a struct, where an absent value is an empty text,
+ * 0, false or absent JSON; a text that became empty and JSON that became absent
+ * are deleted. Paths of lists ([*]) are left alone. */
+void weir_write(weir_object *obj, const weir_field *fields, const void *from);
+/* The same of a JSON value, as an item that was looked up. */
+bool weir_read_json(weir_json v, const weir_field *fields, void *into);
+
 /* ---- JSON values ---- */
 
 static inline bool weir_is_absent(weir_json v) { return v.ptr == NULL; }
@@ -237,7 +274,8 @@ void weir_invalid(weir_ctx *ctx, const char *field, weir_json value, const char 
 void weir_required(weir_ctx *ctx, const char *field, const char *detail);
 void weir_forbidden(weir_ctx *ctx, const char *field, const char *detail);
 void weir_duplicate(weir_ctx *ctx, const char *field, weir_json value);
-void weir_not_supported(weir_ctx *ctx, const char *field, weir_json value, const char *detail);
+/* supported has those there are, NULL at the end. */
+void weir_not_supported(weir_ctx *ctx, const char *field, weir_json value, const char *const *supported);
 void weir_not_found(weir_ctx *ctx, const char *field, weir_json value);
 void weir_type_invalid(weir_ctx *ctx, const char *field, weir_json value, const char *detail);
 void weir_too_long(weir_ctx *ctx, const char *field, int64_t max_bytes);

@@ -49,6 +49,10 @@
 //! came: changes take effect when the hook has returned. A path that does not
 //! parse makes the hook fail.
 //!
+//! [`typed!`] makes a type of an author's of the paths that a hook needs, which
+//! is read from an object, from settings or from what was looked up, and is
+//! written back.
+//!
 //! # Other objects
 //!
 //! [`Context::lookup`] reads objects of the server's cache, and
@@ -83,6 +87,7 @@ mod object;
 pub mod sys;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+mod typed;
 
 pub use context::{Context, Level};
 pub use error::{Denial, FieldError, Refusal};
@@ -93,3 +98,4 @@ pub use lookup::{Access, Errno, Found, Lookup};
 pub use module::private;
 pub use module::{Hooks, Info, Op, SDK};
 pub use object::{Object, View};
+pub use typed::{FromJson, Typed};

@@ -145,6 +145,8 @@ impl<S: core::default::Default> Hooks<S> {
 pub mod private {
     use super::*;
     use crate::hooks;
+    pub use crate::typed::{read_member, write_member};
+    pub use alloc::string::String;
     use core::cell::UnsafeCell;
 
     /// The strategy of a guest, between calls.

@@ -13,8 +13,8 @@ use core::ops::Deref;
 /// is the whole document.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    ctx: &'a Context,
-    slot: i32,
+    pub(crate) ctx: &'a Context,
+    pub(crate) slot: i32,
 }
 
 impl<'a> View<'a> {
@@ -22,8 +22,13 @@ impl<'a> View<'a> {
         View { ctx, slot }
     }
 
+    /// What the document is called.
+    pub(crate) fn name(&self) -> &'static str {
+        SLOTS[self.slot as usize]
+    }
+
     fn refused(&self, path: &str, errno: i32) {
-        self.ctx.fail(format!("query {} {}: {}", SLOTS[self.slot as usize], path, crate::Errno(errno)));
+        self.ctx.fail(format!("query {} {}: {}", self.name(), path, crate::Errno(errno)));
     }
 
     /// Whether there is a value at the path; null is one.

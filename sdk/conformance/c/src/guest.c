@@ -17,8 +17,31 @@ static void configure(weir_ctx *ctx) {
     weir_required(ctx, "greeting", "");
 }
 
+/* What is read and written as a type. */
+typedef struct {
+  weir_text author;
+  int64_t copies;
+  bool sold;
+} quote;
+
+static const weir_field quote_fields[] = {
+    WEIR_TEXT(quote, author, "spec.typed.author"),
+    WEIR_INT(quote, copies, "spec.typed.copies"),
+    WEIR_BOOL(quote, sold, "spec.typed.sold"),
+    {0},
+};
+
+static void default_quote(weir_object *obj) {
+  quote q = {.copies = 1};
+  if (!weir_read(obj, quote_fields, &q))
+    return;
+  if (q.author.len == 0)
+    q.author = weir_string("unknown");
+  q.copies++;
+  weir_write(obj, quote_fields, &q);
+}
+
 static void set_defaults(weir_ctx *ctx, weir_object *obj) {
-  (void)ctx;
   if (is(obj, "set")) {
     weir_set_string(obj, "spec.added.deep", "x/~\"€");
   } else if (is(obj, "set by an odd name")) {
@@ -39,11 +62,12 @@ static void set_defaults(weir_ctx *ctx, weir_object *obj) {
   } else if (is(obj, "delete and set")) {
     weir_delete(obj, "spec.map");
     weir_set_bool(obj, "spec.map.new", true);
+  } else if (is(obj, "typed")) {
+    default_quote(obj);
   }
 }
 
 static void prepare_for_create(weir_ctx *ctx, weir_object *obj) {
-  (void)ctx;
   if (is(obj, "mutate"))
     weir_set_bool(obj, "spec.mutated", true);
 }
@@ -75,7 +99,6 @@ static void validate_create(weir_ctx *ctx, weir_object *obj) {
 }
 
 static void prepare_for_update(weir_ctx *ctx, weir_object *obj, weir_object *old) {
-  (void)ctx;
   if (is(obj, "restore"))
     weir_set(obj, "status", weir_get(old, "spec"));
 }
@@ -96,13 +119,11 @@ static void validate_delete(weir_ctx *ctx, weir_object *obj) {
 }
 
 static void canonicalize(weir_ctx *ctx, weir_object *obj) {
-  (void)ctx;
   if (is(obj, "canonical"))
     weir_delete(obj, "spec.filler");
 }
 
 static void status_prepare(weir_ctx *ctx, weir_object *obj, weir_object *old) {
-  (void)ctx;
   if (is(obj, "restore"))
     weir_set_text(obj, "spec.case", weir_get_text(old, "spec.case"));
 }
@@ -113,7 +134,6 @@ static int64_t remembered;
 static int64_t *on_heap;
 
 static void status_validate(weir_ctx *ctx, weir_object *obj, weir_object *old) {
-  (void)old;
   if (is(obj, "loop")) {
     for (volatile int i = 0;; i++)
       ;
@@ -194,7 +214,6 @@ static void warnings_on_update(weir_ctx *ctx, weir_object *obj, weir_object *old
 }
 
 static weir_json convert(weir_ctx *ctx, weir_json object, weir_text to) {
-  (void)ctx;
   const char *out = "{";
   for (weir_iter it = weir_each(object); weir_next(&it);) {
     weir_json name = weir_json_of_text(it.name), value = it.value;

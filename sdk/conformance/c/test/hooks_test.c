@@ -79,7 +79,39 @@ static void test_lookups(void) {
        "\"failure\":\"authorize: capability not granted\"");
 }
 
+/* A type of an author's, in a module of its own ops. */
+typedef struct {
+  weir_text author;
+  int64_t copies;
+  bool sold;
+  weir_json tags;
+} quote;
+
+static const weir_field quote_fields[] = {
+    WEIR_TEXT(quote, author, "spec.author"), WEIR_INT(quote, copies, "spec.copies"), WEIR_BOOL(quote, sold, "spec.sold"),
+    WEIR_JSON(quote, tags, "spec.tags"),     {0}};
+
+static void test_fields(void) {
+  quote q = {.copies = 1};
+  weir_json v = weir_json_raw("{\"spec\":{\"author\":\"jane\",\"sold\":true,\"tags\":[1]}}");
+  if (!weir_read_json(v, quote_fields, &q) || !weir_equal(q.author, "jane") || q.copies != 1 || !q.sold || q.tags.len != 3) {
+    failures++;
+    printf("FAIL: fields\n");
+  }
+  if (weir_read_json(weir_json_raw("{\"spec\":{\"copies\":\"two\"}}"), quote_fields, &q) || q.copies != 1) {
+    failures++;
+    printf("FAIL: fields of another type\n");
+  }
+  says("typed", run(WEIR_OP_DEFAULT, "typed", (weir_test_call){0}).patch,
+       "[{\"op\":\"add\",\"path\":\"/spec/typed\",\"value\":{\"author\":\"unknown\"}},"
+       "{\"op\":\"add\",\"path\":\"/spec/typed/copies\",\"value\":2}]");
+  says("typed, of another type",
+       run(WEIR_OP_DEFAULT, NULL, (weir_test_call){.object = "{\"spec\":{\"case\":\"typed\",\"typed\":{\"copies\":\"two\"}}}"}).result,
+       "\"type\":\"FieldValueTypeInvalid\",\"field\":\"spec.typed.copies\",\"value\":\"two\",\"detail\":\"must be an integer\"");
+}
+
 int main(void) {
+  test_fields();
   test_changes();
   test_verdicts();
   test_reads();
