@@ -56,7 +56,7 @@ type Config struct {
 	BindAddress string
 	// SecurePort to listen on; 0: any free one, see Server.URL.
 	SecurePort int
-	// HTTP2Server says who serves HTTP/2: HTTP2Weir or HTTP2Standard. Default HTTP2Standard.
+	// HTTP2Server says who serves HTTP/2: HTTP2Weir or HTTP2Standard. Default HTTP2Weir.
 	HTTP2Server string
 	// TLSCertFile and TLSPrivateKeyFile are the serving certificate. Default: one of the server's own authority.
 	TLSCertFile, TLSPrivateKeyFile string
@@ -121,7 +121,7 @@ func (c *Config) Complete() {
 		c.ModuleRequestTimeout = DefaultModuleRequestTimeout
 	}
 	if c.HTTP2Server == "" {
-		c.HTTP2Server = HTTP2Standard
+		c.HTTP2Server = HTTP2Weir
 	}
 	c.Storage.complete()
 	if c.RequestTimeout == 0 {

@@ -72,7 +72,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.EncryptionProviderConfig, "encryption-provider-config", "", "file of an EncryptionConfiguration: what is encrypted in etcd, and how; read again when it changes")
 	flags.StringVar(&config.BindAddress, "bind-address", server.DefaultBindAddress, "IP address to listen on")
 	flags.IntVar(&config.SecurePort, "secure-port", server.DefaultSecurePort, "port of HTTPS; 0: any free one")
-	flags.StringVar(&config.HTTP2Server, "http2-server", server.HTTP2Standard, "who serves HTTP/2: weir, this project's own, which takes less CPU, or standard, the Go library's")
+	flags.StringVar(&config.HTTP2Server, "http2-server", server.HTTP2Weir, "who serves HTTP/2: weir, this project's own, which takes less CPU, or standard, the Go library's")
 	flags.StringVar(&config.TLSCertFile, "tls-cert-file", "", "serving certificate; empty: one of the server's own authority")
 	flags.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "key of the serving certificate")
 	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
