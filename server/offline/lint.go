@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -231,6 +232,9 @@ func (l *linter) compileIssues(ctx context.Context, o *Object) policies.Issues {
 	return issues
 }
 
+// wrongType is how encoding/json says that a value is not of the type of its field.
+var wrongType = regexp.MustCompile(`cannot unmarshal .* into .*field \w+\.(\S+) of type`)
+
 // refused adds why a server would refuse an object.
 func (l *linter) refused(err error) { l.refusedBut(err, nil) }
 
@@ -238,7 +242,11 @@ func (l *linter) refused(err error) { l.refusedBut(err, nil) }
 func (l *linter) refusedBut(err error, issues policies.Issues) {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil || len(status.Status().Details.Causes) == 0 {
-		l.note(Error, "invalid", "", "%s", err)
+		field := ""
+		if m := wrongType.FindStringSubmatch(err.Error()); m != nil {
+			field = m[1]
+		}
+		l.note(Error, "invalid", field, "%s", err)
 		return
 	}
 	for _, cause := range status.Status().Details.Causes {

@@ -71,7 +71,7 @@ at.`,
 	}
 	f.add(command)
 	flags := command.Flags()
-	flags.StringSliceVar(&f.crds, "crds", nil, "file or directory of CustomResourceDefinitions of kinds that policies name")
+	flags.StringArrayVar(&f.crds, "crds", nil, "file or directory of CustomResourceDefinitions of kinds that policies name")
 	flags.BoolVar(&f.server, "server", false, "read CustomResourceDefinitions from the server of the kubeconfig")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the same, with this kubeconfig (--server: as kubectl, $KUBECONFIG)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig")

@@ -63,8 +63,8 @@ Exit code: 0 nothing differs, 1 something does, 2 nothing could be judged.`,
 	}
 	f.add(command)
 	flags := command.Flags()
-	flags.StringSliceVar(&f.policy, "policy", nil, "directory or file of the version to try")
-	flags.StringSliceVar(&f.against, "against", nil, "directory or file of the version to compare it with (default: what was recorded)")
+	flags.StringArrayVar(&f.policy, "policy", nil, "directory or file of the version to try")
+	flags.StringArrayVar(&f.against, "against", nil, "directory or file of the version to compare it with (default: what was recorded)")
 	flags.IntVar(&f.most, "limit", 0, "print so many differences only; all are counted. 0: all")
 	flags.VarP(&f.format, "format", "o", "what is printed: text, or json with one difference a line and the summary in the last")
 	return command
