@@ -9,10 +9,10 @@ TORTURE  ?= 60s
 SEED     ?= 0
 # Packages that share memory between goroutines: they are tested with the race detector too.
 RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
-            ./server/endpoints ./server/extension/... ./server/filters ./server/loader ./server/registry ./server/storage/...
+            ./server/endpoints ./server/extension/... ./server/filters ./server/loader ./server/registry ./server/servertest/admission ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench bench-policy bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench hammer bench-policy bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ swaps: ## replace a module SWAPS=10000 times under load and see what is left beh
 
 torture: ## break what the server stands on and check all it says; TORTURE=60s each scenario, SEED=, RUN=regexp
 	$(GO) test -count=1 -v -timeout 0 -run 'TestTorture/$(or $(RUN),.)' ./server/servertest/torture -torture $(TORTURE) -seed $(SEED)
+
+hammer: ## replace a policy of each engine 1,000 times under eight writers, with the race detector; ROUNDS= says how often
+	$(GO) test -race -count=1 -v -timeout 60m -run '^TestHammer$$' ./server/servertest/admission -rounds $(or $(ROUNDS),1000)
 
 bench-policy: ## twenty rules on a Deployment, from bytes to verdict, beside cel-go on maps and kube-apiserver's evaluator
 	$(GO) test -run '^$$' -bench '^BenchmarkPolicy$$' -benchmem ./policies/cel
