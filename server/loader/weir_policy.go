@@ -195,8 +195,9 @@ func (l *Loader) applyWeirBindingLocked(obj *document.Document) (changed bool, e
 		return false, fmt.Errorf("not a PolicyBinding: %w", err)
 	}
 	b := weirBinding(from)
-	b.Tally = &policy.Tally{}
-	next := bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: b, since: l.cfg.Clock.Now()}
+	counts, since := l.countedBefore(from)
+	b.Tally = policy.NewTally(counts)
+	next := bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: b, since: since, told: counts.Total()}
 	return l.policies.applyBinding(policyKey{"Policy", from.Name}, next), nil
 }
 

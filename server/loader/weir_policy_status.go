@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -168,6 +169,32 @@ func (l *Loader) countsOf(b *bindingState, now time.Time) v1alpha1.PolicyBinding
 		out.Samples = append(out.Samples, sampleOf(&c.Samples[i]))
 	}
 	return out
+}
+
+// countedBefore is what this server had counted of the generation of a binding before it was started anew.
+func (l *Loader) countedBefore(b *v1alpha1.PolicyBinding) (counts policy.Counts, since time.Time) {
+	since = l.cfg.Clock.Now()
+	if b.Status.ObservedGeneration != b.Generation {
+		return counts, since
+	}
+	for i := range b.Status.Servers {
+		s := &b.Status.Servers[i]
+		if s.Server != l.cfg.ServerName {
+			continue
+		}
+		counts = policy.Counts{Allowed: s.Allowed, Denied: s.Denied, Changed: s.Changed, Failed: s.Failed, ShadowDenied: s.ShadowDenied, ShadowChanged: s.ShadowChanged,
+			Worst: time.Duration(s.WorstMicroseconds) * time.Microsecond, LastError: s.LastError, Conflicts: s.Conflicts}
+		if s.LastErrorTime != nil {
+			counts.LastErrorTime = s.LastErrorTime.Time
+		}
+		for _, from := range s.Samples {
+			resource, subresource, _ := strings.Cut(from.Resource, "/")
+			counts.Samples = append(counts.Samples, policy.Sample{Time: from.Time.Time, Operation: from.Operation, Resource: resource, Subresource: subresource,
+				Namespace: from.Namespace, Name: from.Name, Message: from.Message})
+		}
+		return counts, s.Since.Time
+	}
+	return counts, since
 }
 
 func sampleOf(s *policy.Sample) v1alpha1.PolicySample {

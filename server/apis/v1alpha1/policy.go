@@ -119,7 +119,7 @@ type PolicyBindingStatus struct {
 	// ObservedGeneration is the generation that the counts are of.
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// Servers have counted, each for itself, since they loaded the binding.
+	// Servers have counted, each for itself, since it first had this generation in force. A restart goes on counting.
 	Servers []PolicyBindingCounts `json:"servers,omitempty"`
 }
 

@@ -25,6 +25,9 @@ type Tally struct {
 	next    int
 }
 
+// NewTally returns a Tally that goes on from what was counted before.
+func NewTally(from Counts) *Tally { return &Tally{counts: from} }
+
 // Counts is the state of a Tally.
 type Counts struct {
 	Allowed, Denied, Changed, Failed int64
