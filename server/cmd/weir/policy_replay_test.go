@@ -49,7 +49,7 @@ func TestPolicyReplay(t *testing.T) {
 		{name: "the same", recording: denied + allowed, policy: labelVAP, says: []string{"2 requests judged: 0 differ"}},
 		{name: "other words", recording: denied + allowed, policy: strings.Replace(labelVAP, "message: labels are missing", "message: labels please", 1), code: 1,
 			says: []string{"CREATE pods default/web by eve (uid u1, line 1)\n  ValidatingAdmissionPolicy/labels: denied, in other words\n    - labels are missing\n    + labels please\n", "1 differ"}},
-		{name: "allowed is denied", recording: denied + allowed, policy: strings.Replace(labelVAP, "has(object.metadata.labels)", "object.metadata.?labels.x.hasValue()", 1), code: 1,
+		{name: "allowed is denied", recording: denied + allowed, policy: strings.Replace(labelVAP, "has(object.metadata.labels)", "1 == 2", 1), code: 1,
 			says: []string{"uid u2, line 2", "allowed → denied\n    + labels are missing"}, silent: []string{"uid u1"}},
 		{name: "against another version", recording: denied + allowed, policy: labelVAP, against: strings.Replace(labelVAP, "has(object.metadata.labels)", "1 == 1", 1), code: 1,
 			says: []string{"uid u1", "allowed → denied"}, silent: []string{"uid u2"}},
