@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"weir.dev/weir/server/apis/v1alpha1"
+	"weir.dev/weir/server/servertest"
 )
 
 var policyImpacts = schema.GroupVersionResource{Group: "weir.dev", Version: "v1alpha1", Resource: "policyimpacts"}
@@ -280,5 +284,43 @@ func TestImpactOfWhatChanges(t *testing.T) {
 		object("weir.dev/v1alpha1", "PolicyBinding", "rego", map[string]any{"policyName": "rego", "mode": "Shadow"})))
 	if r := status.Resources[0]; r.Shadowed != 2 || r.Denied != 0 || status.Findings[0].Message != "no x" {
 		t.Errorf("got %+v", status)
+	}
+}
+
+// An operator sees with kubectl alone what a policy would do.
+func TestKubectlTellsOfImpact(t *testing.T) {
+	path := servertest.Kubectl(t)
+	f := start(t)
+	f.fill(t, 1200)
+	dir := t.TempDir()
+	kubectl := func(stdin *unstructured.Unstructured, args ...string) string {
+		t.Helper()
+		raw, err := json.Marshal(stdin.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "object.json")
+		if err := os.WriteFile(file, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.CommandContext(t.Context(), path, append([]string{"--kubeconfig", f.Kubeconfig()}, append(args, "-f", file)...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	if got := kubectl(demanding("x"), "apply", "--dry-run=server"); !strings.Contains(got, "Warning: impact: would deny 1,08") ||
+		!strings.Contains(got, "default/cm-00001: v must be x") || !strings.Contains(got, "validatingadmissionpolicy.admissionregistration.k8s.io/demanding created (server dry run)") {
+		t.Errorf("got %s", got)
+	}
+	if got := kubectl(impactOf(map[string]any{"limit": int64(1)}, demanding("x"), bound()), "create", "-o", "jsonpath={.status.complete} {.status.findings[0].message} {.status.resources[0].resource}"); got != "true v must be x configmaps" {
+		t.Errorf("got %s", got)
+	}
+	kubectl(demanding("x"), "create")
+	kubectl(bound(), "create")
+	// A patch is told of, too.
+	got := kubectl(demanding("y"), "apply", "--server-side", "--force-conflicts", "--dry-run=server")
+	if !strings.Contains(got, "Warning: impact: would deny 12") || !strings.Contains(got, "v must be y") {
+		t.Errorf("got %s", got)
 	}
 }
