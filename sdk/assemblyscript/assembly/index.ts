@@ -21,6 +21,14 @@
  * of all matches, and the empty path is the whole object. A path that does not
  * parse makes the hook fail.
  *
+ * A type of one's own is a class over a View, or over a Json that was looked up:
+ *
+ *     class Quote {
+ *       constructor(private of: View) {}
+ *       get author(): string { return this.of.text("spec.author"); }
+ *       get copies(): i64 { return this.of.int("spec.copies", 1); }
+ *     }
+ *
  * Nothing is freed: the host puts the module's memory back after each call.
  * What the configure hook leaves in variables is what every later call starts
  * from; whatever another hook leaves there, no later call sees.

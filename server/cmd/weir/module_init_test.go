@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -55,15 +54,14 @@ func TestModuleInit(t *testing.T) {
 					t.Errorf("got %+v", got)
 				}
 			})
-			if language == build.Go {
-				t.Run("natively", func(t *testing.T) {
-					command := exec.CommandContext(t.Context(), "go", "test", ".")
-					command.Dir, command.Env = dir, append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
-					if out, err := command.CombinedOutput(); err != nil {
-						t.Errorf("%v: %s", err, out)
-					}
-				})
-			}
+			t.Run("natively", func(t *testing.T) {
+				for name, value := range map[string]string{"GOFLAGS": "", "GOWORK": "off", "GOPROXY": "off"} {
+					t.Setenv(name, value)
+				}
+				if err := build.Native(t.Context(), dir); err != nil {
+					t.Error(err)
+				}
+			})
 			t.Run("a case that fails", func(t *testing.T) {
 				cases := filepath.Join(dir, "cases", "my-rules.yaml")
 				text, err := os.ReadFile(cases)
