@@ -2,6 +2,7 @@
 //
 // A [Recorder] stands around the policies of a server and writes, for each request that a policy could concern, a
 // [Record]: one line of JSON, an AdmissionReview of admission.k8s.io/v1 with a member weir beside request and response.
+// A write that is tried again after a conflict has one for each try.
 // It never holds up a request: what its queue does not take is dropped and counted.
 //
 // Nothing of a Secret is ever written, nor of a TokenRequest, nor of what [Config] names: of such an object the record
