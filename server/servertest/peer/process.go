@@ -28,6 +28,8 @@ type running struct {
 	url, token string
 	ca         *x509.CertPool
 	process    process
+	// modules is the directory that it reads modules from; "": it has none.
+	modules string
 	// ready is the time from its start to its readiness.
 	ready    time.Duration
 	commands []*exec.Cmd
@@ -81,6 +83,12 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 	case "weir-embedded":
 	default:
 		return nil, fmt.Errorf("no server %q: kube-apiserver, weir, weir-embedded", name)
+	}
+	if name != "kube-apiserver" {
+		s.modules = filepath.Join(dir, "weir", "modules")
+		if err := os.MkdirAll(s.modules, 0o700); err != nil {
+			return nil, err
+		}
 	}
 	args = append(args, "--secure-port", ports[0], "--token-auth-file", tokens, "--tls-cert-file", pki.cert, "--tls-private-key-file", pki.key)
 	begin := time.Now()

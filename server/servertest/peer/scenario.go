@@ -26,6 +26,8 @@ type bench struct {
 	*client
 	load
 	process process
+	// modules is the directory that the server reads modules from; "": it has none.
+	modules string
 }
 
 // listers is the most lists under way at one time: more of them do not end within a minute on a small machine.
@@ -50,6 +52,9 @@ func scenarios() []scenario {
 		{"apply", applying(func(i int) int { return i })},
 		{"apply-same", applying(func(int) int { return 7 })},
 		{"watch", watch},
+		{"policies-100", adding(policies(100))},
+		{"guest-c", adding(guest("guest-c"))},
+		{"guest-go", adding(guest("guest-go"))},
 		{"held-rss", held(func(b *bench) (int64, error) { return b.process.rss(), nil })},
 		{"held-heap", held((*bench).liveHeap)},
 	}

@@ -34,8 +34,12 @@ func targetOf(scenario string) string {
 		return "1/6"
 	case "watch":
 		return "1/5"
-	case "held-rss":
+	case "held-rss", "policies-100":
 		return "1/15"
+	case "guest-c":
+		return "1/40"
+	case "guest-go":
+		return "1/10"
 	case "held-heap":
 		return "1/6"
 	}
