@@ -31,7 +31,7 @@ func randomBytes(n int) []byte {
 
 // Bodies of many sizes arrive, both ways.
 func TestBodies(t *testing.T) {
-	data := randomBytes(9 << 20)
+	data := randomBytes(4 << 20)
 	bothServers(t, func(t *testing.T, start func(options, http.HandlerFunc) *serving) {
 		s := start(options{}, func(w http.ResponseWriter, r *http.Request) {
 			body, err := io.ReadAll(r.Body)
@@ -54,7 +54,7 @@ func TestBodies(t *testing.T) {
 			}
 		})
 		client := s.client(t)
-		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 1<<20 + 1, 9 << 20} {
+		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 1<<20 + 1, 4 << 20} {
 			for _, query := range []string{"piece=10000000", "piece=10000000&length", "piece=65536&length", "piece=4096", "piece=50000&flush", "piece=9000&length&flush"} {
 				response, err := client.Post("https://"+s.address+"/?"+query, "application/octet-stream", bytes.NewReader(data[:size]))
 				if err != nil {
@@ -75,7 +75,7 @@ func TestBodies(t *testing.T) {
 // Many streams of one connection run at once, some slowly, some with small windows.
 func TestManyStreams(t *testing.T) {
 	const streams = 1000
-	data := randomBytes(300 << 10)
+	data := randomBytes(90 << 10)
 	want := sha256.Sum256(data)
 	bothServers(t, func(t *testing.T, start func(options, http.HandlerFunc) *serving) {
 		var running, most atomic.Int64

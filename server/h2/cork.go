@@ -84,13 +84,20 @@ func (c *corkedConn) hold() {
 	c.mu.Unlock()
 }
 
-// release takes the cork out. It reports whether all is sent; if not, and there is no error, drained will be called.
+// release takes the cork out. It reports whether all is sent; if not, and there is no error, drained is called.
 func (c *corkedConn) release() (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.held = false
 	c.sendLocked()
 	return !c.draining && c.err == nil, c.err
+}
+
+// busy reports whether drained will be called.
+func (c *corkedConn) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.draining
 }
 
 // sendLocked offers to the socket what is gathered.

@@ -208,12 +208,11 @@ func TestRapidReset(t *testing.T) {
 
 // A client that asks for answers and does not read them is dropped.
 func TestFloods(t *testing.T) {
-	tests := map[string]func(p *peer) error{
-		"ping":     func(p *peer) error { return p.framer.WritePing(false, [8]byte{}) },
-		"settings": func(p *peer) error { return p.framer.WriteSettings() },
-		"reset": func(p *peer) error { // each is malformed
-			p.lastID += 2
-			return p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: p.lastID, BlockFragment: []byte{0x82}, EndHeaders: true})
+	tests := map[string]func(f *http2.Framer, id uint32) error{
+		"ping":     func(f *http2.Framer, _ uint32) error { return f.WritePing(false, [8]byte{}) },
+		"settings": func(f *http2.Framer, _ uint32) error { return f.WriteSettings() },
+		"reset": func(f *http2.Framer, id uint32) error { // each is malformed
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x82}, EndHeaders: true})
 		},
 	}
 	for name, write := range tests {
@@ -221,9 +220,15 @@ func TestFloods(t *testing.T) {
 			s := serve(t, ours, options{}, echo)
 			p := newPeer(t, s)
 			p.hello()
-			p.lastID = 1
-			for {
-				if err := write(p); err != nil {
+			var many bytes.Buffer
+			framer := http2.NewFramer(&many, nil)
+			for id := uint32(1); ; {
+				many.Reset()
+				for range 1000 {
+					p.must(write(framer, id))
+					id += 2
+				}
+				if _, err := p.conn.Write(many.Bytes()); err != nil {
 					if ne, ok := err.(net.Error); ok && ne.Timeout() {
 						t.Error("the server neither reads nor closes")
 					}

@@ -92,17 +92,16 @@ func (c *conn) processHeaders(f *http2.MetaHeadersFrame) error {
 		c.mu.Unlock()
 		return streamError(id, http2.ErrCodeProtocol)
 	}
-	st := c.openLocked(id)
+	st, ctx := c.openLocked(id)
 	c.mu.Unlock()
 
 	// Nobody else knows of st, but what may close it.
-	if err := c.newRequest(st, f); err != nil {
+	if err := c.newRequest(ctx, st, f); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if st.closed {
-		st.cancel()
 		return nil
 	}
 	now := time.Now()

@@ -24,8 +24,8 @@ const (
 type output struct {
 	buf     []byte
 	buffers *buffers
-	// flushing says that somebody sends, or will when the socket takes more.
-	flushing bool
+	// flushing says that somebody sends, or will when the socket takes more; parked is the latter: drained goes on.
+	flushing, parked bool
 
 	// window and firstWindow are how many bytes of DATA the client takes on the connection, and on a new stream.
 	window, firstWindow int64
@@ -112,7 +112,8 @@ func (c *conn) flush() {
 			c.failLocked()
 			break
 		}
-		if !sent { // drained goes on
+		if !sent && c.cork.busy() {
+			c.out.parked = true
 			c.mu.Unlock()
 			return
 		}
@@ -121,7 +122,7 @@ func (c *conn) flush() {
 	c.mu.Unlock()
 }
 
-// send encrypts b and hands it to the socket. It reports whether all is sent; if not, drained is called when it is.
+// send encrypts b and hands it to the socket. It reports whether all is sent; if not, drained will be called.
 func (c *conn) send(b []byte) (bool, error) {
 	if c.cork == nil {
 		_, err := c.tls.Write(b)
@@ -138,13 +139,16 @@ func (c *conn) send(b []byte) (bool, error) {
 
 // drained goes on after the socket took what it had not taken at once.
 func (c *conn) drained(err error) {
+	c.mu.Lock()
 	if err != nil {
-		c.mu.Lock()
 		c.failLocked()
-		c.mu.Unlock()
-		return
 	}
-	c.flush()
+	parked := c.out.parked
+	c.out.parked = false
+	c.mu.Unlock()
+	if parked { // else somebody sends, or there was only what TLS says by itself
+		c.flush()
+	}
 }
 
 // failLocked ends a connection that cannot be written to.

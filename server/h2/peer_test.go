@@ -19,7 +19,6 @@ type peer struct {
 	framer  *http2.Framer
 	block   bytes.Buffer
 	encoder *hpack.Encoder
-	lastID  uint32
 }
 
 func newPeer(t testing.TB, s *serving) *peer {

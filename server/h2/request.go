@@ -14,8 +14,7 @@ import (
 
 // newRequest makes the request of a header block, as RFC 9113, section 8.3, and net/http have it, and says who
 // handles it.
-func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
-	malformed := streamError(st.id, http2.ErrCodeProtocol) // section 8.1.1
+func (c *conn) newRequest(ctx context.Context, st *stream, f *http2.MetaHeadersFrame) error {
 	method, scheme, authority, path := "", "", "", ""
 	for _, field := range f.PseudoFields() {
 		switch field.Name {
@@ -28,36 +27,36 @@ func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
 		case ":path":
 			path = field.Value
 		default: // :protocol, which SETTINGS_ENABLE_CONNECT_PROTOCOL has not allowed
-			return malformed
+			return malformed(st)
 		}
 	}
 	connect := method == http.MethodConnect
 	switch {
 	case connect && (path != "" || scheme != "" || authority == ""): // section 8.5
-		return malformed
+		return malformed(st)
 	case connect:
 	case method == "" || scheme != "https" && scheme != "http" || path == "" || path[0] != '/' && path != "*":
-		return malformed
+		return malformed(st)
 	}
 
 	header := c.header(f.RegularFields())
 	for name := range header {
 		if connectionField(name) { // section 8.2.2
-			return malformed
+			return malformed(st)
 		}
 	}
 	if te := header["Te"]; len(te) > 1 || len(te) == 1 && te[0] != "trailers" && te[0] != "" {
-		return malformed // likewise
+		return malformed(st) // likewise
 	}
 	if hosts := header["Host"]; len(hosts) > 0 { // section 8.3.1
 		if len(hosts) > 1 || authority != "" && authority != hosts[0] {
-			return malformed
+			return malformed(st)
 		}
 		authority = hosts[0]
 		delete(header, "Host")
 	}
 	if strings.IndexByte(authority, '@') >= 0 || !httpguts.ValidHostHeader(authority) {
-		return malformed
+		return malformed(st)
 	}
 	if cookies := header["Cookie"]; len(cookies) > 1 { // section 8.2.3
 		header["Cookie"] = []string{strings.Join(cookies, "; ")}
@@ -72,7 +71,7 @@ func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
 	if !connect {
 		var err error
 		if target, err = url.ParseRequestURI(path); err != nil {
-			return malformed
+			return malformed(st)
 		}
 		uri = path
 	}
@@ -80,8 +79,6 @@ func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(c.values)
-	st.cancel = cancel
 	request := (&http.Request{
 		Method: method, URL: target, Proto: "HTTP/2.0", ProtoMajor: 2, Header: header, Body: http.NoBody,
 		ContentLength: length, Host: authority, Trailer: trailerOf(header), RemoteAddr: c.remote, RequestURI: uri,
@@ -94,11 +91,11 @@ func (c *conn) newRequest(st *stream, f *http2.MetaHeadersFrame) error {
 	}
 	st.request = request
 	st.handler = c.handlerOf(request, f.Truncated)
-	if c.ended() {
-		cancel()
-	}
 	return nil
 }
+
+// malformed says that a request is not one, section 8.1.1.
+func malformed(st *stream) error { return streamError(st.id, http2.ErrCodeProtocol) }
 
 // bodyOf notes what is known of the body, and returns its length, -1: unknown.
 func (c *conn) bodyOf(st *stream, header http.Header, ended bool) (int64, error) {
@@ -106,7 +103,7 @@ func (c *conn) bodyOf(st *stream, header http.Header, ended bool) (int64, error)
 	if values := header["Content-Length"]; len(values) > 0 {
 		n, err := strconv.ParseUint(values[0], 10, 63)
 		if err != nil || len(values) > 1 || ended && n > 0 { // section 8.1.1
-			return 0, streamError(st.id, http2.ErrCodeProtocol)
+			return 0, malformed(st)
 		}
 		declared = int64(n)
 	}

@@ -1,6 +1,7 @@
 package h2_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,6 +14,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -105,8 +107,26 @@ func serve(t testing.TB, name string, o options, handler http.HandlerFunc) *serv
 		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
+		if name == ours {
+			nothingLeft(t)
+		}
 	})
 	return &serving{address: address, trust: pool, server: s}
+}
+
+// nothingLeft waits until no goroutine of the package is left.
+func nothingLeft(t testing.TB) {
+	stacks := make([]byte, 1<<20)
+	for end := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+		text := stacks[:runtime.Stack(stacks, true)]
+		if !bytes.Contains(text, []byte("weir/server/h2.(*")) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Errorf("goroutines are left:\n%s", text)
+			return
+		}
+	}
 }
 
 func (s *serving) tlsConfig(protocols ...string) *tls.Config {

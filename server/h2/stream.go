@@ -14,7 +14,7 @@ import (
 type stream struct {
 	conn     *conn
 	id       uint32
-	cancel   context.CancelFunc
+	cancel   context.CancelFunc // of the context of the request
 	body     body
 	response response
 	request  *http.Request
@@ -34,19 +34,24 @@ type stream struct {
 	readDeadline, writeDeadline time.Time // zero: none
 }
 
-// openLocked makes a stream that a client has begun.
-func (c *conn) openLocked(id uint32) *stream {
+// openLocked makes a stream that a client has begun, and the context of its request.
+func (c *conn) openLocked(id uint32) (*stream, context.Context) {
 	st := &stream{conn: c, id: id, window: c.out.firstWindow, declared: -1}
 	st.writable.L = &c.mu
 	st.inflow.init(c.server.StreamWindow)
 	st.body.stream = st
 	st.body.readable.L = &st.body.mu
 	st.response.stream = st
+	ctx, cancel := context.WithCancel(c.values)
+	st.cancel = cancel
 	c.streams[id] = st
+	if c.ended() { // cancelStreams may have run
+		st.cancel()
+	}
 	if len(c.streams) == 1 {
 		c.setStateLocked(http.StateActive)
 	}
-	return st
+	return st, ctx
 }
 
 // closeLocked ends a stream for both sides; err is what its handler is told.
@@ -59,9 +64,7 @@ func (c *conn) closeLocked(st *stream, err error) {
 	c.leaveLocked(st)
 	st.writable.Broadcast()
 	st.body.end(err)
-	if st.cancel != nil { // nil: the request is still being made
-		st.cancel()
-	}
+	st.cancel()
 	if len(c.streams) == 0 {
 		c.setStateLocked(http.StateIdle)
 		c.idleLocked()
