@@ -57,7 +57,7 @@ func doc(t testing.TB, text string) *document.Document {
 
 func TestGuestsForget(t *testing.T) {
 	for _, mode := range []host.RestoreMode{host.RestoreAuto, host.RestoreCopy, host.RestoreDiscard, host.RestoreSticky} {
-		for name, wasm := range map[string][]byte{"keeper": hosttest.Keeper(), "table keeper": hosttest.TableKeeper()} {
+		for name, wasm := range map[string][]byte{"keeper": hosttest.Keeper(), "table keeper": hosttest.TableKeeper(), "segment keeper": hosttest.SegmentKeeper()} {
 			t.Run(string(mode)+" "+name, func(t *testing.T) {
 				rt := newRuntime(t, host.Config{Restore: mode, Guests: 1})
 				m := load(t, rt, wasm, host.ModuleConfig{Warm: []*host.Call{}})

@@ -23,7 +23,7 @@ func TestHammer(t *testing.T) {
 		}
 		return m
 	}
-	images := [][]byte{hosttest.Keeper(), hosttest.TableKeeper()}
+	images := [][]byte{hosttest.Keeper(), hosttest.TableKeeper(), hosttest.SegmentKeeper()}
 	var current atomic.Pointer[host.Module]
 	current.Store(load(images[0]))
 

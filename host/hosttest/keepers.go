@@ -20,6 +20,21 @@ func TableKeeper() []byte {
 	return g.Finish(append(code, grow...))
 }
 
+// SegmentKeeper is a Keeper that drops a segment of data and one of functions,
+// and traps if they were dropped before.
+func SegmentKeeper() []byte {
+	g := NewGuest("segmentkeeper", abi.OpValidateCreate, abi.OpValidateUpdate)
+	g.Table(1, 1)
+	f := g.Func("", g.Void, "", nil)
+	functions, data := byte(g.PassiveElements(f)), byte(g.PassiveData("once"))
+	code := Code(nil).
+		I32Const(bufferAt).I32Const(0).I32Const(4).Op(0xfc, 8, data, 0). // memory.init
+		Op(0xfc, 9, data).                                               // data.drop
+		I32Const(0).I32Const(0).I32Const(1).Op(0xfc, 12, functions, 0).  // table.init
+		Op(0xfc, 13, functions)                                          // elem.drop
+	return g.Finish(append(code, g.keeper()...))
+}
+
 const (
 	counterAt = 64
 	farAt     = 63 << 10

@@ -36,6 +36,8 @@ func loadSinners() []Sinner {
 	ungranted.Import(abi.ImportModule, abi.ImportAuthorize, ungranted.Type(I32+I32, I32))
 	mistyped := NewGuest("mistyped")
 	mistyped.Import(abi.ImportModule, abi.ImportRead, mistyped.Void)
+	borrower := NewGuest("borrower")
+	borrower.ImportMemory("env", "memory", 1)
 	greedy := NewGuest("greedy")
 	greedy.Memory(2000)
 	table := NewGuest("table")
@@ -64,6 +66,7 @@ func loadSinners() []Sinner {
 		at("imports_the_environment", host.ClassCapability, `"env"."system", which is not granted`, forbidden.Finish(nil)),
 		at("imports_what_was_not_granted", host.ClassCapability, `imports "weir.v1"."authorize", and its manifest does not ask for it`, ungranted.Finish(nil)),
 		at("imports_with_another_type", host.ClassCapability, "another type", mistyped.Finish(nil)),
+		at("imports_its_memory", host.ClassCapability, `"env"."memory" is a memory: only functions can be imported`, borrower.finish(abi.ExportMarker, nil)),
 		at("wants_all_memory", host.ClassMemory, "asks for 128000 KiB of memory", greedy.finish(abi.ExportMarker, nil)),
 		at("wants_a_huge_table", host.ClassABIMismatch, "table of 134217728 entries", table.Finish(nil)),
 		at("wrong_abi", host.ClassABIMismatch, "built for weir_abi_v2", future.finish("weir_abi_v2", nil)),

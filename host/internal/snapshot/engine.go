@@ -79,7 +79,7 @@ func (img *Image) Close() error { return img.closeFile() }
 // NewMemory returns an empty memory that grows up to limit bytes.
 func (e *Engine) NewMemory(limit uint64) (Memory, error) {
 	limit = (limit + pageBytes - 1) / pageBytes * pageBytes
-	if e.sys.best() == Copy {
+	if e.mode == Copy || e.sys.best() == Copy { // as other systems do
 		return &heapMemory{limit: limit}, nil
 	}
 	return e.newMapped(limit)

@@ -15,6 +15,7 @@ type Builder struct {
 	start                                                                                 []byte
 	names                                                                                 []string // of functions
 	custom                                                                                []byte
+	passive                                                                               bool // segments of data
 }
 
 type section struct {
@@ -133,6 +134,26 @@ func (b *Builder) Data(offset int32, text string) {
 	b.data.add([]byte{0}, Code(nil).I32Const(offset), []byte{0x0b}, vec(text))
 }
 
+// PassiveData adds data that memory.init copies, and returns its index.
+func (b *Builder) PassiveData(text string) uint32 {
+	b.passive = true
+	return b.data.add([]byte{1}, vec(text))
+}
+
+// PassiveElements adds functions that table.init copies, and returns their index.
+func (b *Builder) PassiveElements(funcs ...uint32) uint32 {
+	i := b.elements.add([]byte{1, 0}, uleb(uint32(len(funcs))))
+	for _, f := range funcs {
+		b.elements.body = append(b.elements.body, uleb(f)...)
+	}
+	return i
+}
+
+// ImportMemory adds an imported memory of some pages, after all other imports.
+func (b *Builder) ImportMemory(module, name string, least uint32) {
+	b.imports.add(vec(module), vec(name), []byte{2, 0}, uleb(least))
+}
+
 // Export adds an export of a kind: 0 function, 1 table, 2 memory, 3 global.
 func (b *Builder) Export(name string, kind byte, index uint32) {
 	b.exports.add(vec(name), []byte{kind}, uleb(index))
@@ -170,6 +191,10 @@ func (b *Builder) Bytes() []byte {
 		out = append(append(out, 8, byte(len(b.start))), b.start...)
 	}
 	out = b.elements.append(out, 9)
+	if b.passive { // is how many there are written before the code that uses them
+		count := uleb(b.data.n)
+		out = append(append(out, 12, byte(len(count))), count...)
+	}
 	out = b.bodies.append(out, 10)
 	out = b.data.append(out, 11)
 	return append(out, b.custom...)
