@@ -10,6 +10,7 @@ package strategy
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	weir "weir.dev/weir/sdk/go"
@@ -19,7 +20,7 @@ import (
 type Strategy struct{}
 
 var (
-	_ weir.Defaulter[Deployment]        = Strategy{}
+	_ weir.Defaulter[weir.Object]       = Strategy{}
 	_ weir.CreatePreparer[weir.Object]  = Strategy{}
 	_ weir.UpdatePreparer[weir.Object]  = Strategy{}
 	_ weir.CreateValidator[Deployment]  = Strategy{}
@@ -37,33 +38,68 @@ const (
 )
 
 // Default implements weir.Defaulter. Source: SetDefaults_Deployment and
-// SetDefaults_Container of Kubernetes.
-func (Strategy) Default(_ *weir.Context, d *Deployment) {
-	spec := d.Spec
-	if spec == nil {
+// SetDefaults_Container of Kubernetes. Most Deployments that are written have
+// their defaults, so it asks for single fields, and decodes what lacks some.
+func (Strategy) Default(_ *weir.Context, obj *weir.Object) {
+	if !has(obj, "spec.replicas") {
+		if !has(obj, "spec") {
+			return
+		}
+		obj.Set("spec.replicas", 1)
+	}
+	if !has(obj, "spec.revisionHistoryLimit") {
+		obj.Set("spec.revisionHistoryLimit", 10)
+	}
+	if !has(obj, "spec.progressDeadlineSeconds") {
+		obj.Set("spec.progressDeadlineSeconds", 600)
+	}
+	defaultUpdates(obj)
+	defaultPullPolicies(obj, "spec.template.spec.initContainers")
+	defaultPullPolicies(obj, "spec.template.spec.containers")
+}
+
+// has tells whether there is a value that is not null.
+func has(obj *weir.Object, path string) bool {
+	raw := obj.Raw(path)
+	return raw != nil && string(raw) != "null"
+}
+
+func defaultUpdates(obj *weir.Object) {
+	const rolling = "spec.strategy.rollingUpdate"
+	switch obj.String("spec.strategy.type") {
+	case "":
+	case rollingUpdate:
+		if has(obj, rolling+".maxSurge") && has(obj, rolling+".maxUnavailable") {
+			return
+		}
+	default:
 		return
 	}
-	setDefault(&spec.Replicas, 1)
-	setDefault(&spec.RevisionHistoryLimit, 10)
-	setDefault(&spec.ProgressDeadlineSeconds, 600)
-	if spec.Strategy == nil {
-		spec.Strategy = &UpdateStrategy{}
+	var s UpdateStrategy
+	obj.MustDecode("spec.strategy", &s)
+	if s.Type == "" {
+		s.Type = rollingUpdate
 	}
-	if spec.Strategy.Type == "" {
-		spec.Strategy.Type = rollingUpdate
-	}
-	if spec.Strategy.Type == rollingUpdate {
-		if spec.Strategy.RollingUpdate == nil {
-			spec.Strategy.RollingUpdate = &RollingUpdate{}
+	if s.Type == rollingUpdate {
+		if s.RollingUpdate == nil {
+			s.RollingUpdate = &RollingUpdate{}
 		}
-		setDefault(&spec.Strategy.RollingUpdate.MaxSurge, weir.FromString("25%"))
-		setDefault(&spec.Strategy.RollingUpdate.MaxUnavailable, weir.FromString("25%"))
+		setDefault(&s.RollingUpdate.MaxSurge, weir.FromString("25%"))
+		setDefault(&s.RollingUpdate.MaxUnavailable, weir.FromString("25%"))
 	}
-	for _, containers := range [][]Container{spec.Template.Spec.InitContainers, spec.Template.Spec.Containers} {
-		for i := range containers {
-			if c := &containers[i]; c.ImagePullPolicy == "" {
-				c.ImagePullPolicy = pullPolicy(c.Image)
-			}
+	obj.Set("spec.strategy", s)
+}
+
+func defaultPullPolicies(obj *weir.Object, list weir.Path) {
+	names, policies := obj.Strings(string(list)+"[*].name"), obj.Strings(string(list)+"[*].imagePullPolicy")
+	if len(policies) == len(names) && !slices.Contains(policies, "") {
+		return
+	}
+	var containers []Container
+	obj.MustDecode(string(list), &containers)
+	for i, c := range containers {
+		if c.ImagePullPolicy == "" {
+			obj.Set(string(list.Index(i).Child("imagePullPolicy")), pullPolicy(c.Image))
 		}
 	}
 }
