@@ -8,8 +8,12 @@ import (
 	"os"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/policies/cel"
@@ -27,8 +31,6 @@ type OfflineConfig struct {
 	CacheDir string
 	// Metered has the cost of expressions counted exactly, where a server only bounds it, and takes longer.
 	Metered bool
-	// Authorizer is asked by the variable authorizer of expressions; nil: nobody may do anything.
-	Authorizer authorizer.UnconditionalAuthorizer
 	// Logger gets what modules log; nil: nobody does.
 	Logger *slog.Logger
 }
@@ -43,11 +45,6 @@ type Offline struct {
 func NewOffline(cfg OfflineConfig) (*Offline, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	if cfg.Authorizer == nil {
-		cfg.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
-			return authorizer.DecisionNoOpinion, "nobody is asked offline", nil
-		})
 	}
 	set, err := resources.Builtin()
 	if err != nil {
@@ -85,11 +82,8 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 		served = append(served, r)
 	}
 	o.Workbench, err = offline.New(offline.Config{Resources: served, Builder: build, Engines: engines, Rego: rules, Types: typeChecker{engine}, Host: o.host, Logger: cfg.Logger,
-		Authorizer: func(a *admission.Attributes) any {
-			if a.User == nil {
-				return nil
-			}
-			return cel.NewAuthorizer(a.User, cfg.Authorizer, requestResource{a})
+		Authorizer: func(a *admission.Attributes, may lookup.Authorizer) any {
+			return cel.NewAuthorizer(a.User, authorizedBy{a.User, may}, requestResource{a})
 		}})
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
@@ -99,6 +93,32 @@ func NewOffline(cfg OfflineConfig) (*Offline, error) {
 
 // Close frees what runs modules.
 func (o *Offline) Close() error { return o.host.Close(context.Background()) }
+
+// authorizedBy is an authorizer that allows what may says of the user of a request.
+type authorizedBy struct {
+	user user.Info
+	may  lookup.Authorizer
+}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (x authorizedBy) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	asked := &abi.AuthorizeRequest{Verb: a.GetVerb(), Path: a.GetPath()}
+	if a.IsResourceRequest() {
+		asked = &abi.AuthorizeRequest{Verb: a.GetVerb(), Group: a.GetAPIGroup(), Resource: a.GetResource(), Subresource: a.GetSubresource(),
+			Namespace: a.GetNamespace(), Name: a.GetName()}
+	}
+	if who := a.GetUser(); who != nil && who.GetName() != x.user.GetName() {
+		namespace, name, err := serviceaccount.SplitUsername(who.GetName())
+		if err != nil {
+			return authorizer.DecisionNoOpinion, "", nil //nolint:nilerr // it is somebody else
+		}
+		asked.ServiceAccount = &abi.ServiceAccount{Namespace: namespace, Name: name}
+	}
+	if ok, err := x.may.Authorize(ctx, asked); err != nil || !ok {
+		return authorizer.DecisionNoOpinion, "", err
+	}
+	return authorizer.DecisionAllow, "", nil
+}
 
 // noRows stands for the storages of resources of which nothing is stored.
 type noRows struct{}

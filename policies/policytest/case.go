@@ -39,7 +39,10 @@ type PolicyCase struct {
 	// Params are instead of those that are beside the policy; WithoutParams says that there are none.
 	Params        *document.Document
 	WithoutParams bool
-	Expect        Expectation
+	// Allow has what users may do, where a policy asks: objects with verb, group, resource, subresource, namespace, name or
+	// path, as abi.AuthorizeRequest. Absent: nothing.
+	Allow  document.Value
+	Expect Expectation
 	// Patched is the object as the policies leave it; nil is not compared.
 	Patched *document.Document
 	// Messages of denials, in any order; nil is not compared.
@@ -134,7 +137,7 @@ func caseLines(fsys fs.FS, file string) []int {
 }
 
 func parsePolicyCase(base, params *document.Document, v document.Value) (*PolicyCase, error) {
-	if err := known(v, "name", "object", "change", "oldObject", "oldChange", "operation", "params", "namespaceObject", "request",
+	if err := known(v, "name", "object", "change", "oldObject", "oldChange", "operation", "params", "namespaceObject", "request", "allow",
 		"expect", "patched", "patchedChange", "messages", "warnings"); err != nil {
 		return nil, err
 	}
@@ -183,6 +186,7 @@ func parsePolicyCase(base, params *document.Document, v document.Value) (*Policy
 			c.Params = params
 		}
 	}
+	c.Allow = v.Get("allow")
 	if n := v.Get("namespaceObject"); n.Kind() == document.Object {
 		c.Namespace = n.Document()
 	}

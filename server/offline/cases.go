@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -131,7 +132,11 @@ func (w *Workbench) LoadCases(ctx context.Context, fsys fs.FS, dir string, optio
 				if len(variants) > 1 {
 					name = v.engine + "/" + name
 				}
-				cases.Cases = append(cases.Cases, newCase(set, c, &Case{Name: name, File: suite.File, Line: c.Line, Engine: v.engine}))
+				made, err := newCase(set, c, &Case{Name: name, File: suite.File, Line: c.Line, Engine: v.engine})
+				if err != nil {
+					return nil, fmt.Errorf("%s: case %q: %w", suite.File, c.Name, err)
+				}
+				cases.Cases = append(cases.Cases, made)
 			}
 		}
 	}
@@ -139,10 +144,17 @@ func (w *Workbench) LoadCases(ctx context.Context, fsys fs.FS, dir string, optio
 }
 
 // newCase fills in how a case is run.
-func newCase(set *Set, from *policytest.PolicyCase, c *Case) *Case {
+func newCase(set *Set, from *policytest.PolicyCase, c *Case) (*Case, error) {
 	request := &Request{Review: from.Request.Root(), Namespace: from.Namespace, WithoutParams: from.WithoutParams}
 	if from.Params != nil {
 		request.Params = []*document.Document{from.Params}
+	}
+	if from.Allow.Exists() {
+		decoder := json.NewDecoder(bytes.NewReader(from.Allow.Raw()))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&request.Allow); err != nil {
+			return nil, fmt.Errorf("allow: %w", err)
+		}
 	}
 	c.Outcome = func(ctx context.Context) (*Outcome, error) { return set.Judge(ctx, request) }
 	c.run = func(ctx context.Context) Result {
@@ -154,7 +166,7 @@ func newCase(set *Set, from *policytest.PolicyCase, c *Case) *Case {
 		got.Joined = c.Engine == EngineWasm
 		return Result{Problems: policytest.Compare(from, got), Cost: out.Cost}
 	}
-	return c
+	return c, nil
 }
 
 // observed says what came of a request in the terms of a case.

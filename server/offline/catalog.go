@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
@@ -161,6 +163,21 @@ type surroundings struct {
 	objects map[schema.GroupResource][]*document.Document
 	// bound are what was found when the request was made.
 	bound []BoundParam
+	// allow is what users may do.
+	allow lookup.Allowed
+}
+
+// asksRequest tells modules what the request that they judge says that users may do.
+type asksRequest struct{}
+
+var _ lookup.Authorizer = asksRequest{}
+
+// Authorize implements lookup.Authorizer.
+func (asksRequest) Authorize(ctx context.Context, a *abi.AuthorizeRequest) (bool, error) {
+	if s := surroundingsFrom(ctx); s != nil {
+		return s.allow.Authorize(ctx, a)
+	}
+	return false, nil
 }
 
 type surroundingsKey struct{}

@@ -57,7 +57,11 @@ func (s *Set) Judge(ctx context.Context, r *Request) (*Outcome, error) {
 		return nil, errExempt
 	}
 	out := &Outcome{}
-	around := &surroundings{namespace: r.Namespace, params: r.Params, objects: s.objects, bound: r.Bound}
+	around := &surroundings{namespace: r.Namespace, params: r.Params, objects: s.objects, bound: r.Bound, allow: r.Allow}
+	admission, err := s.workbench.admission(r.Allow)
+	if err != nil {
+		return nil, err
+	}
 	index := s.index
 	if r.WithoutParams {
 		index = s.unbound
@@ -81,13 +85,13 @@ func (s *Set) Judge(ctx context.Context, r *Request) (*Outcome, error) {
 	}})
 	before := a.Object
 	if !r.OnlyValidate {
-		err = s.workbench.admission.Admit(ctx, a)
+		err = admission.Admit(ctx, a)
 		if err == nil && a.Default != nil && a.Object != before && a.Object != nil {
 			a.Object, err = a.Default(ctx, a.Object)
 		}
 	}
 	if err == nil && !r.OnlyMutate {
-		err = s.workbench.admission.Validate(ctx, a)
+		err = admission.Validate(ctx, a)
 	}
 	out.Object, out.Changed = a.Object, a.Object != before && !a.Object.Equal(before)
 	out.Warnings = warnings.list()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/rest"
 )
@@ -25,6 +26,8 @@ type Request struct {
 	// Params, where they are not nil, are what every binding finds. WithoutParams has every policy judge by null.
 	Params        []*document.Document
 	WithoutParams bool
+	// Allow is what users may do, where a policy asks.
+	Allow lookup.Allowed
 	// Bound are what policies judged by when the request was made. They count where the set has no such objects.
 	Bound []BoundParam
 	// Time of the request; the zero value: always the same.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 	"weir.dev/weir/policies"
 	"weir.dev/weir/server/admission"
@@ -30,8 +31,9 @@ type Config struct {
 	Types loader.TypeChecker
 	// Host runs modules; nil: there are none. The caller closes it.
 	Host *host.Runtime
-	// Authorizer returns what the variable authorizer of an expression is for a request; nil: there is none.
-	Authorizer func(a *admission.Attributes) any
+	// Authorizer returns what the variable authorizer of an expression is for a request, where users may do what may says;
+	// nil: there is none.
+	Authorizer func(a *admission.Attributes, may lookup.Authorizer) any
 	Logger     *slog.Logger
 }
 
@@ -47,7 +49,6 @@ func (c *Config) Validate() error {
 type Workbench struct {
 	cfg       Config
 	resources map[schema.GroupResource]*rest.Resource
-	admission *policy.Admission
 }
 
 // New returns a Workbench.
@@ -59,9 +60,16 @@ func New(cfg Config) (*Workbench, error) {
 	for _, r := range cfg.Resources {
 		w.resources[r.GroupResource()] = inMemory(r)
 	}
-	var err error
-	w.admission, err = policy.NewAdmission(policy.Config{Namespaces: namespaces{}, Authorizer: cfg.Authorizer})
-	return w, err
+	return w, nil
+}
+
+// admission asks the policies about a request, where users may do what may says.
+func (w *Workbench) admission(may lookup.Authorizer) (*policy.Admission, error) {
+	cfg := policy.Config{Namespaces: namespaces{}}
+	if w.cfg.Authorizer != nil {
+		cfg.Authorizer = func(a *admission.Attributes) any { return w.cfg.Authorizer(a, may) }
+	}
+	return policy.NewAdmission(cfg)
 }
 
 // stored is the part of a registry.Store that is used of the storage of a resource that is not stored.

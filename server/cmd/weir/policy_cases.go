@@ -43,7 +43,8 @@ has to pass the same cases. The cases are cases/*.yaml:
     messages: ["labels are missing: team"]
 
 Beside change and object there are oldChange and oldObject, operation, params (null:
-none), namespaceObject and request (fields of the AdmissionRequest: userInfo, ...).
+none), namespaceObject, request (fields of the AdmissionRequest: userInfo, ...) and allow:
+what authorizer says users may do, as [{verb: use, resource: quotas, name: big}].
 Beside messages there are warnings, and patchedChange or patched: the object as mutating
 policies leave it. unmatched says that no policy concerns the request, failed that one
 could not be evaluated. Objects are judged as they stand, without defaults.
