@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"weir.dev/weir/server/h2"
 )
 
@@ -85,11 +83,7 @@ func newHTTPServer(c serving) (*http.Server, error) {
 		ErrorLog:          slog.NewLogLogger(c.logger.Handler(), slog.LevelDebug),
 	}
 	if c.http2Server == HTTP2Standard {
-		err = http2.ConfigureServer(s, &http2.Server{
-			MaxConcurrentStreams: maxConcurrentStreams,
-			MaxReadFrameSize:     maxReadFrameSize,
-			IdleTimeout:          idleTimeout,
-		})
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxConcurrentStreams, MaxReadFrameSize: maxReadFrameSize}
 	} else {
 		err = h2.Configure(s, h2.Config{MaxConcurrentStreams: maxConcurrentStreams, MaxReadFrameSize: maxReadFrameSize})
 	}

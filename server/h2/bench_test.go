@@ -20,8 +20,6 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/net/http2"
-
 	"weir.dev/weir/server/h2"
 )
 
@@ -83,8 +81,6 @@ func serveBenchmark(name string) {
 	if err == nil && name == ours {
 		err = h2.Configure(s, h2.Config{})
 		listener = h2.Listener(listener)
-	} else if err == nil {
-		err = http2.ConfigureServer(s, nil)
 	}
 	if err != nil {
 		log.Fatal(err)

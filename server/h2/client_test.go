@@ -94,12 +94,11 @@ func TestManyStreams(t *testing.T) {
 			}
 			_, _ = w.Write(data)
 		})
-		transport := &http2.Transport{TLSClientConfig: s.tlsConfig("h2"), StrictMaxConcurrentStreams: true}
-		defer transport.CloseIdleConnections()
+		client := s.client(t)
 		var group sync.WaitGroup
 		for range streams {
 			group.Go(func() {
-				response, err := transport.RoundTrip(request(t, t.Context(), http.MethodGet, "https://"+s.address, nil))
+				response, err := client.Get("https://" + s.address)
 				if err != nil {
 					t.Error(err)
 					return
@@ -161,19 +160,11 @@ func TestConnectionBreaks(t *testing.T) {
 			<-r.Context().Done()
 			ended <- r.Context().Err()
 		})
-		c := s.dial(t)
-		transport := &http2.Transport{}
-		cc, err := transport.NewClientConn(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			if response, err := cc.RoundTrip(request(t, t.Context(), http.MethodGet, "https://"+s.address, nil)); err == nil {
-				_ = response.Body.Close()
-			}
-		}()
+		p := newPeer(t, s)
+		p.hello()
+		p.get(1, "/")
 		within(t, begun, "handler")
-		_ = c.NetConn().Close()
+		_ = p.conn.NetConn().Close()
 		within(t, ended, "context")
 	})
 }

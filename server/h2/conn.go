@@ -28,7 +28,6 @@ const (
 
 var (
 	errClientGone     = errors.New("http2: client disconnected")
-	errStreamClosed   = errors.New("http2: stream closed")
 	errHandlerDone    = errors.New("http2: the handler has returned")
 	errMissingPreface = errors.New("http2: no client preface")
 )
@@ -48,6 +47,7 @@ type conn struct {
 	ended func() bool
 
 	// Owned by the goroutine of serve.
+	reader     *bufio.Reader
 	framer     *http2.Framer // its writing half is guarded by mu
 	names      map[string]string
 	namesBytes int
@@ -91,7 +91,8 @@ func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 		c.cork = corked
 		corked.cork(&s.buffers, c.drained)
 	}
-	c.framer = http2.NewFramer(&c.out, bufio.NewReaderSize(t, readBuffer))
+	c.reader = bufio.NewReaderSize(t, readBuffer)
+	c.framer = http2.NewFramer(&c.out, c.reader)
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(s.MaxReadFrameSize)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
@@ -190,6 +191,10 @@ func (c *conn) readPreface() error {
 // readFrames reads frames until the connection ends.
 func (c *conn) readFrames() {
 	for {
+		if !c.frameReady() { // what the frames so far have to be answered with goes together
+			c.mu.Lock()
+			c.unlockAndFlush()
+		}
 		f, err := c.framer.ReadFrame()
 		if err == nil {
 			err = c.process(f)
@@ -218,6 +223,22 @@ func (c *conn) readFrames() {
 			return // the client has gone, or the server closes the connection
 		}
 	}
+}
+
+// frameReady reports whether the next frame can be read without waiting.
+func (c *conn) frameReady() bool {
+	const headerSize = 9
+	if c.reader.Buffered() < headerSize {
+		return false
+	}
+	h, err := c.reader.Peek(headerSize)
+	if err != nil {
+		return false
+	}
+	if http2.FrameType(h[3]) == http2.FrameHeaders && !http2.Flags(h[4]).Has(http2.FlagHeadersEndHeaders) {
+		return false // more frames belong to it
+	}
+	return c.reader.Buffered() >= headerSize+(int(h[0])<<16|int(h[1])<<8|int(h[2]))
 }
 
 // abort ends the connection with an error.

@@ -18,7 +18,8 @@ func streamError(id uint32, code http2.ErrCode) error {
 
 func connError(code http2.ErrCode) error { return http2.ConnectionError(code) }
 
-// process handles a frame. Its error is an http2.StreamError or an http2.ConnectionError. Sections are of RFC 9113.
+// process handles a frame. What it appends is flushed by readFrames. Its error is an http2.StreamError or an
+// http2.ConnectionError. Sections are of RFC 9113.
 func (c *conn) process(f http2.Frame) error {
 	if !c.sawSettings { // section 3.4
 		if s, ok := f.(*http2.SettingsFrame); !ok || s.IsAck() {
@@ -49,7 +50,7 @@ func (c *conn) process(f http2.Frame) error {
 	case *http2.GoAwayFrame:
 		c.mu.Lock()
 		c.goAwayLocked(http2.ErrCodeNo)
-		c.unlockAndFlush()
+		c.mu.Unlock()
 	case *http2.PushPromiseFrame: // section 8.4
 		return connError(http2.ErrCodeProtocol)
 	}
@@ -179,7 +180,7 @@ func (c *conn) processData(f *http2.DataFrame) error {
 	}
 	if err != nil || st == nil {
 		c.giveLocked(nil, int(f.Length))
-		c.unlockAndFlush()
+		c.mu.Unlock()
 		return err
 	}
 	st.received += int64(len(data))
@@ -196,7 +197,7 @@ func (c *conn) processData(f *http2.DataFrame) error {
 			_ = c.framer.WriteWindowUpdate(id, told)
 		}
 	}
-	c.unlockAndFlush()
+	c.mu.Unlock()
 	return err
 }
 
@@ -248,7 +249,7 @@ func (c *conn) processPing(f *http2.PingFrame) error {
 		_ = c.framer.WritePing(true, f.Data)
 		c.overflowLocked()
 	}
-	c.unlockAndFlush()
+	c.mu.Unlock()
 	return nil
 }
 
@@ -273,7 +274,7 @@ func (c *conn) processSettings(f *http2.SettingsFrame) error {
 		_ = c.framer.WriteSettingsAck()
 		c.overflowLocked()
 	}
-	c.unlockAndFlush()
+	c.mu.Unlock()
 	return nil
 }
 

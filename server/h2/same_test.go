@@ -13,8 +13,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // seen is what a handler tells of itself.
@@ -263,9 +261,7 @@ func answer(t *testing.T, s *serving, method, target, body string, header, trail
 	if trailer != nil {
 		r.Trailer, r.ContentLength = trailer.Clone(), -1
 	}
-	transport := &http2.Transport{TLSClientConfig: s.tlsConfig("h2"), DisableCompression: true}
-	defer transport.CloseIdleConnections()
-	response, err := transport.RoundTrip(r)
+	response, err := s.client(t).Transport.RoundTrip(r)
 	if err != nil {
 		return out.String() + err.Error() + "\n"
 	}

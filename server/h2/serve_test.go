@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/http2"
-
 	"weir.dev/weir/server/h2"
 )
 
@@ -90,7 +88,7 @@ func serve(t testing.TB, name string, o options, handler http.HandlerFunc) *serv
 	address := listener.Addr().String()
 	switch name {
 	case standard:
-		err = http2.ConfigureServer(s, &http2.Server{MaxConcurrentStreams: o.config.MaxConcurrentStreams, MaxReadFrameSize: o.config.MaxReadFrameSize})
+		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: int(o.config.MaxConcurrentStreams)}
 	case ours:
 		err = h2.Configure(s, o.config)
 		if !o.plain {
@@ -135,7 +133,11 @@ func (s *serving) tlsConfig(protocols ...string) *tls.Config {
 
 // client returns a client of HTTP/2.
 func (s *serving) client(t testing.TB) *http.Client {
-	transport := &http.Transport{TLSClientConfig: s.tlsConfig(), ForceAttemptHTTP2: true, DisableCompression: true}
+	// One connection: what a server allows at one time is waited for.
+	transport := &http.Transport{
+		TLSClientConfig: s.tlsConfig(), ForceAttemptHTTP2: true, DisableCompression: true,
+		HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true},
+	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }

@@ -2,6 +2,7 @@ package h2
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"sync"
@@ -106,6 +107,7 @@ func (c *conn) resetHereLocked(id uint32) bool {
 // refuse answers what a client did wrong on one stream.
 func (c *conn) refuse(e http2.StreamError) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if e.StreamID > c.lastID && e.StreamID%2 == 1 {
 		c.lastID = e.StreamID // it would have been opened
 	}
@@ -114,7 +116,6 @@ func (c *conn) refuse(e http2.StreamError) {
 	} else {
 		c.rstLocked(e.StreamID, e.Code)
 	}
-	c.unlockAndFlush()
 }
 
 // startLocked runs the handler of a stream, now or when another has ended: a client may close streams faster than
@@ -167,7 +168,8 @@ func (c *conn) run(st *stream) {
 			w.finish(unread)
 		} else {
 			// As net/http: a handler panics with ErrAbortHandler to end its answer without a word in the log.
-			if v := recover(); v != nil && v != http.ErrAbortHandler {
+			v := recover()
+			if err, ok := v.(error); v != nil && !(ok && errors.Is(err, http.ErrAbortHandler)) {
 				stack := make([]byte, 64<<10)
 				stack = stack[:runtime.Stack(stack, false)]
 				c.logf("http2: panic serving %v: %v\n%s", c.remote, v, stack)
