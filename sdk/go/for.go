@@ -42,6 +42,19 @@ func For[T any](strategy any) Hooks {
 	return h
 }
 
+// Learn prepares for the types that values point to, which hooks decode or look up
+// only now and then: what the calls that warm a module up do not come to is
+// otherwise got to know in each call anew, for its memory is put back.
+func (h Hooks) Learn(values ...any) Hooks {
+	h.codec.Learn(&abi.LookupRequest{})
+	h.codec.Learn(&abi.AuthorizeRequest{})
+	for _, v := range values {
+		h.codec.Learn(v)
+		h.codec.Fields(v)
+	}
+	return h
+}
+
 // typed adds the hooks for T that are not there yet.
 func typed[T any](h *Hooks, strategy any) {
 	add := func(op abi.Op, run func(*Context)) {

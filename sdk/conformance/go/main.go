@@ -258,7 +258,7 @@ func (s *strategy) AdmitValidate(ctx *weir.Context, obj, old *weir.Object) error
 func init() {
 	weir.Register(weir.Info{
 		Name: "conformance-go", Version: "1.0.0", Capabilities: []string{"lookup:configmaps", "authorize"},
-	}, weir.For[Thing](&strategy{}))
+	}, weir.For[Thing](&strategy{}).Learn(&limits{}, &labelled{}, &whole{}))
 }
 
 func main() {}
