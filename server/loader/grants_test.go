@@ -102,6 +102,10 @@ func TestCapabilities(t *testing.T) {
 	// Secrets are granted by name only. What is in force stays so.
 	waits(t, module("seer", second, grant("lookup:*")), digest+" stays in force", `asks for "lookup:secrets"`, `spec.capabilities: ["lookup:*", "lookup:secrets"]`)
 	sees(t)
+	if err := f.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sees(t)
 	got = f.ready(t, modules, module("seer", second, grant("lookup:*", "lookup:secrets")))
 	if now, _, _ := unstructured.NestedString(got.Object, "status", "digest"); now == digest {
 		t.Errorf("%s is still in force", now)
