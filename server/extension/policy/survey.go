@@ -145,13 +145,23 @@ func (s *survey) run() error {
 	if resume != "" {
 		return apierrors.NewBadRequest(fmt.Sprintf("the survey cannot go on: no policy concerns %s any more", resume))
 	}
-	for _, p := range append(slices.Clone(s.index.validating), s.index.mutating...) {
-		if !busy[p] && !slices.Contains(s.report.Idle, p.Name) {
-			s.report.Idle = append(s.report.Idle, p.Name)
-		}
-	}
+	s.report.Idle = s.idle(busy)
 	s.report.Complete = true
 	return nil
+}
+
+// idle are the names of the policies no part of which is busy: a module may both validate and mutate.
+func (s *survey) idle(busy map[*Policy]bool) []string {
+	var names []string
+	every := append(slices.Clone(s.index.validating), s.index.mutating...)
+	for _, p := range every {
+		if !slices.Contains(names, p.Name) && !slices.ContainsFunc(every, func(other *Policy) bool {
+			return busy[other] && other.Name == p.Name && other.Kind == p.Kind
+		}) {
+			names = append(names, p.Name)
+		}
+	}
+	return names
 }
 
 // plans returns how a resource is judged; none where no policy concerns it or it has no objects.
