@@ -114,6 +114,7 @@ func TestReplay(t *testing.T) {
 
 	// What a binding read when the request came is judged by, though it is another by now.
 	run(strings.Replace(replayBindings, `most: "3"`, `most: "1"`, 1), false, "apply", "-f", "-")
+	lintWithServer(t, binary, env.Kubeconfig(), run)
 	metrics := func(ctx context.Context) (bool, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, env.URL()+"/metrics", http.NoBody)
 		if err != nil {
@@ -177,5 +178,45 @@ func TestReplay(t *testing.T) {
 				t.Logf("%s", out)
 			}
 		})
+	}
+}
+
+// lintWithServer looks at a policy of a custom resource whose definition the server alone has.
+func lintWithServer(t *testing.T, binary, kubeconfig string, run func(stdin string, fails bool, args ...string)) {
+	t.Helper()
+	run(`apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: crontabs.stable.example.com}
+spec:
+  group: stable.example.com
+  scope: Namespaced
+  names: {plural: crontabs, singular: crontab, kind: CronTab}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {image: {type: string}}}}}}
+`, false, "apply", "-f", "-")
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	err := os.WriteFile(file, []byte(`apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: images}
+spec:
+  matchConstraints: {resourceRules: [{apiGroups: [stable.example.com], apiVersions: [v1], operations: [CREATE], resources: [crontabs]}]}
+  validations:
+  - expression: object.spec.imag != ""
+`), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := exec.CommandContext(t.Context(), binary, "policy", "lint", file).CombinedOutput() // what it says is looked at
+	if !strings.Contains(string(out), "[matches-nothing]") {
+		t.Errorf("without the server it says\n%s", out)
+	}
+	command := exec.CommandContext(t.Context(), binary, "policy", "lint", file, "--kubeconfig", kubeconfig)
+	out, _ = command.CombinedOutput()
+	if want := file + ":7:28: error: undefined field 'imag', for stable.example.com/v1, Kind=CronTab [type]"; command.ProcessState.ExitCode() != 1 ||
+		!strings.Contains(string(out), want) || strings.Contains(string(out), "[matches-nothing]") {
+		t.Errorf("with the server it says\n%s", out)
 	}
 }
