@@ -43,7 +43,12 @@ func (p *program) Mentions(i int, input string) bool {
 
 // Begin implements policies.Program.
 func (p *program) Begin() policies.Run {
-	r := &run{program: p, inputs: make([]input, len(p.inputs))}
+	r := &run{program: p}
+	if n := len(p.inputs); n <= fewInputs {
+		r.inputs = r.few[:n]
+	} else {
+		r.inputs = make([]input, n)
+	}
 	if len(p.variables) > 0 {
 		r.variables = make([]variable, len(p.variables))
 	}

@@ -18,6 +18,7 @@ import (
 type run struct {
 	program    *program
 	inputs     []input
+	few        [fewInputs]input // has inputs, if they are not more
 	variables  []variable
 	authorizer *Authorizer
 	bytes      uint64 // of all inputs
@@ -29,10 +30,13 @@ type run struct {
 	stopped    error  // why an evaluation within the one under way was stopped
 }
 
+// fewInputs is how many a policy has.
+const fewInputs = 5
+
 type input struct {
-	of    document.Value
-	val   ref.Val // nil: null
-	bytes uint64
+	object mapVal  // what val is, of an object
+	val    ref.Val // nil: null
+	bytes  uint64
 }
 
 // variable is the value of a variable, once it is known.
@@ -54,7 +58,12 @@ const (
 func (r *run) Bind(i int, v document.Value) {
 	in := &r.inputs[i]
 	r.bytes -= in.bytes
-	*in = input{of: v, val: refVal(v), bytes: uint64(len(v.Raw()))}
+	*in = input{object: mapVal{v}, bytes: uint64(len(v.Raw()))}
+	if v.Kind() == document.Object {
+		in.val = &in.object
+	} else {
+		in.val = refVal(v)
+	}
 	r.bytes += in.bytes
 	r.widest = 0
 	clear(r.variables)
@@ -233,7 +242,7 @@ func (r *run) bound(x *expression) (uint64, bool) {
 	if r.widest == 0 {
 		most := 0
 		for i := range r.inputs {
-			most = max(most, r.inputs[i].of.Widest())
+			most = max(most, r.inputs[i].object.v.Widest())
 		}
 		r.widest = uint64(most) + 1
 	}
