@@ -17,7 +17,7 @@ const (
 	// compileGarbage is by how much more memory its compilation takes.
 	compileGarbage = 16
 	// codePerByte is how many bytes of machine code one byte becomes.
-	codePerByte = 2
+	codePerByte = 4
 	// engineBytes is for what every engine maps.
 	engineBytes = 64 << 10
 	// collectAt is how much may be left before it is collected.

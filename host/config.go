@@ -22,7 +22,7 @@ const (
 	DefaultDepth       = 2000
 )
 
-// DefaultCacheBytes is the default of Config.CacheBytes: some 50 Go guests.
+// DefaultCacheBytes is the default of Config.CacheBytes: some 30 Go guests.
 const DefaultCacheBytes = 512 << 20
 
 // Limits bound a module and its calls. A zero field means its default.
