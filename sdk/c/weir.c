@@ -179,14 +179,32 @@ static const char *skip_space(const char *p, const char *end) {
   return p;
 }
 
+/* special returns where the first quote or backslash is, or end. */
+static const char *special(const char *p, const char *end) {
+  const uint64_t ones = 0x0101010101010101, high = 0x8080808080808080;
+  for (int i = 0; p < end; i++, p++) {
+    if (*p == '"' || *p == '\\')
+      return p;
+    /* A long text eight bytes at a time: a byte is 0 if it is one of them. */
+    for (uint64_t eight; i >= 16 && end - p >= 8; p += 8) {
+      __builtin_memcpy(&eight, p, 8);
+      uint64_t quote = eight ^ ones * '"', slash = eight ^ ones * '\\';
+      if (((quote - ones) & ~quote & high) != 0 || ((slash - ones) & ~slash & high) != 0) {
+        i = 8; /* it is among the next eight */
+        break;
+      }
+    }
+    if (p == end || *p == '"' || *p == '\\')
+      return p;
+  }
+  return end;
+}
+
 /* skip_string returns where a string ends that begins at p. */
 static const char *skip_string(const char *p, const char *end) {
-  for (p++; p < end; p++) {
+  for (p = special(p + 1, end); p < end; p = special(p + 2, end))
     if (*p == '"')
       return p + 1;
-    if (*p == '\\')
-      p++;
-  }
   return end;
 }
 
@@ -290,11 +308,11 @@ bool weir_json_text(weir_json v, weir_text *out) {
   if (v.len < 2 || *v.ptr != '"')
     return false;
   const char *end = v.ptr + v.len - 1;
-  for (const char *p = v.ptr + 1; p < end; p++)
-    if (*p == '\\') {
-      *out = unescape(v.ptr + 1, end, p);
-      return true;
-    }
+  const char *escape = special(v.ptr + 1, end);
+  if (escape < end) {
+    *out = unescape(v.ptr + 1, end, escape);
+    return true;
+  }
   *out = (weir_text){v.ptr + 1, v.len - 2};
   return true;
 }
@@ -879,10 +897,13 @@ int weir_try_lookup(weir_lookup_request r, weir_found *found) {
   }
   if (n < 0)
     return -n;
-  weir_json answer = {at, (size_t)n};
-  found->items = weir_member(answer, weir_string("items"));
-  weir_json_text(weir_member(answer, weir_string("resourceVersion")), &found->resource_version);
-  weir_json_bool(weir_member(answer, weir_string("more")), &found->more);
+  for (weir_iter it = weir_each((weir_json){at, (size_t)n}); weir_next(&it);)
+    if (weir_equal(it.name, "items"))
+      found->items = it.value;
+    else if (weir_equal(it.name, "resourceVersion"))
+      weir_json_text(it.value, &found->resource_version);
+    else if (weir_equal(it.name, "more"))
+      weir_json_bool(it.value, &found->more);
   return 0;
 }
 

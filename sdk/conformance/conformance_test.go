@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"weir.dev/weir/abi/abitest"
 	"weir.dev/weir/host"
@@ -50,7 +51,8 @@ func TestGuests(t *testing.T) {
 		t.Run(string(language), func(t *testing.T) {
 			t.Parallel()
 			wasm := guest(t, language)
-			rt, err := host.NewRuntime(host.Config{Guests: 2})
+			// What ends a sin is fuel or memory, however slow the machine is.
+			rt, err := host.NewRuntime(host.Config{Guests: 2, Limits: host.Limits{Timeout: time.Minute}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -64,17 +64,29 @@ impl ToJson for Lookup<'_> {
 /// What a look-up found. A refused one found nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
-    answer: Json<'a>,
+    items: Json<'a>,
+    more: Json<'a>,
+    resource_version: Json<'a>,
 }
 
 impl<'a> Found<'a> {
     pub(crate) fn new(answer: Json<'a>) -> Self {
-        Found { answer }
+        let none = Json::new("");
+        let mut found = Found { items: none, more: none, resource_version: none };
+        for (name, value) in answer.members() {
+            match name.as_ref() {
+                "items" => found.items = value,
+                "more" => found.more = value,
+                "resourceVersion" => found.resource_version = value,
+                _ => {}
+            }
+        }
+        found
     }
 
     /// The objects, in the order of their namespaces and names.
     pub fn items(self) -> Elements<'a> {
-        self.answer.member("items").unwrap_or_else(|| Json::new("")).elements()
+        self.items.elements()
     }
 
     /// The first object, or the only one of a look-up by name.
@@ -84,12 +96,12 @@ impl<'a> Found<'a> {
 
     /// Whether the limit left some out.
     pub fn more(self) -> bool {
-        self.answer.member("more").and_then(Json::boolean).unwrap_or(false)
+        self.more.boolean().unwrap_or(false)
     }
 
     /// That of the state that was read.
     pub fn resource_version(self) -> Cow<'a, str> {
-        self.answer.member("resourceVersion").and_then(Json::text).unwrap_or_default()
+        self.resource_version.text().unwrap_or_default()
     }
 }
 
