@@ -175,7 +175,7 @@ func TestConditionsAreSharedByBindings(t *testing.T) {
 	ctx := rest.WithCatalog(t.Context(), served{index: NewIndex([]*Policy{p})})
 	for i := range 3 {
 		err := x.Validate(ctx, sheep(t, `{"metadata":{"name":"dolly"},"spec":{"n":10}}`))
-		if status, ok := err.(apierrors.APIStatus); !ok || len(status.Status().Details.Causes) != 20 { //nolint:errorlint // the contract of Validate
+		if status, ok := err.(apierrors.APIStatus); !ok || len(status.Status().Details.Causes) != 20 {
 			t.Fatalf("got %v", err)
 		}
 		if n := engine.n.Load(); n != int64(i+1) {
