@@ -109,8 +109,9 @@ func (e *Entry) Keep() error {
 			e.Discard()
 			return fmt.Errorf("code cache: %w", err)
 		}
-	} else if os.Chtimes(file, now, now) != nil {
-		return nil // it is gone: another process removed it
+	} else {
+		_ = os.Chtimes(file, now, now) // it may be gone: another process removed it
+		return nil
 	}
 	if e.State != Hit {
 		switch err := os.Rename(e.Dir, filepath.Join(e.cache.dir, e.key)); {
