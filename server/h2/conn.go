@@ -66,6 +66,7 @@ type conn struct {
 	// handlers is how many run, those of streams that are closed among them; queued wait for one to end.
 	handlers int
 	queued   []*stream
+	idle     []*worker // wait for the next
 
 	sawSettings     bool
 	unackedSettings int
@@ -282,6 +283,7 @@ func (c *conn) teardown() {
 	c.closed = true
 	c.closeStreamsLocked(errClientGone)
 	c.queued = nil
+	c.dismissLocked()
 	if c.timer != nil {
 		c.timer.Stop()
 	}

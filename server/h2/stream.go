@@ -128,33 +128,12 @@ func (c *conn) startLocked(st *stream) bool {
 		c.queued = append(c.queued, st)
 		return true
 	}
-	c.handlers++
-	go c.run(st)
+	c.runLocked(st)
 	return true
-}
-
-// handlerDone makes room for the next.
-func (c *conn) handlerDone() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.handlers--
-	for len(c.queued) > 0 && !c.closed {
-		st := c.queued[0]
-		c.queued[0] = nil
-		c.queued = c.queued[1:]
-		if st.closed { // before it began
-			c.giveLocked(nil, st.body.discard())
-			continue
-		}
-		c.handlers++
-		go c.run(st)
-		return
-	}
 }
 
 // run runs the handler.
 func (c *conn) run(st *stream) {
-	defer c.handlerDone()
 	w := &st.response
 	w.scratch = c.server.acquireScratch()
 	panicked := true
