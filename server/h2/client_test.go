@@ -29,6 +29,14 @@ func randomBytes(n int) []byte {
 	return b
 }
 
+// large is n, or less where the race detector makes it take long.
+func large(n int) int {
+	if raceEnabled {
+		return n / 10
+	}
+	return n
+}
+
 // Bodies of many sizes arrive, both ways.
 func TestBodies(t *testing.T) {
 	data := randomBytes(4 << 20)
@@ -54,7 +62,7 @@ func TestBodies(t *testing.T) {
 			}
 		})
 		client := s.client(t)
-		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 1<<20 + 1, 4 << 20} {
+		for _, size := range []int{0, 1, 100, 4095, 4096, 4097, 16384, 65535, 65536, 65537, 1<<20 + 1, large(4 << 20)} {
 			for _, query := range []string{"piece=10000000", "piece=10000000&length", "piece=65536&length", "piece=4096", "piece=50000&flush", "piece=9000&length&flush"} {
 				response, err := client.Post("https://"+s.address+"/?"+query, "application/octet-stream", bytes.NewReader(data[:size]))
 				if err != nil {
@@ -75,7 +83,7 @@ func TestBodies(t *testing.T) {
 // Many streams of one connection run at once, some slowly, some with small windows.
 func TestManyStreams(t *testing.T) {
 	const streams = 1000
-	data := randomBytes(90 << 10)
+	data := randomBytes(large(90 << 10))
 	want := sha256.Sum256(data)
 	bothServers(t, func(t *testing.T, start func(options, http.HandlerFunc) *serving) {
 		var running, most atomic.Int64
@@ -274,7 +282,7 @@ func TestStalledClient(t *testing.T) {
 		})
 		client := s.client(t)
 		var stalled []*http.Response
-		for range 20 { // their windows fill
+		for range 5 { // their windows fill
 			response, err := client.Get("https://" + s.address + "/endless")
 			if err != nil {
 				t.Fatal(err)
