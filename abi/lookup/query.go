@@ -144,5 +144,5 @@ func decode(raw []byte, into any) bool {
 		return false
 	}
 	_, err := d.Token()
-	return err == io.EOF //nolint:errorlint // it is io.EOF itself
+	return err == io.EOF
 }
