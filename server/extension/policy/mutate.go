@@ -26,25 +26,8 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	m := mutation{evaluation: e}
-	for _, p := range found.mutating {
-		if err := m.policy(p); err != nil {
-			return err
-		}
-	}
-	m.again, m.shared = true, false
-	for i, n := 0, len(m.runs); i < n; i++ {
-		r := &m.runs[i]
-		if !r.policy.Reinvoke || m.changedAt <= r.at {
-			continue
-		}
-		if err := m.run(r); err != nil {
-			return err
-		}
-	}
-	for i := range m.runs {
-		if err := m.settle(&m.runs[i]); err != nil {
-			return err
-		}
+	if err := m.all(found.mutating); err != nil {
+		return err
 	}
 	m.warnOverlaps()
 	if len(m.denials) > 0 {
@@ -75,6 +58,31 @@ type mutatorRun struct {
 	at      int
 	// changed is set when its last run changed the object.
 	changed bool
+}
+
+// all runs policies, those again that ask for it, and asks whether they settle.
+func (m *mutation) all(policies []*Policy) error {
+	for _, p := range policies {
+		if err := m.policy(p); err != nil {
+			return err
+		}
+	}
+	m.again, m.shared = true, false
+	for i, n := 0, len(m.runs); i < n; i++ {
+		r := &m.runs[i]
+		if !r.policy.Reinvoke || m.changedAt <= r.at {
+			continue
+		}
+		if err := m.run(r); err != nil {
+			return err
+		}
+	}
+	for i := range m.runs {
+		if err := m.settle(&m.runs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // policy runs a policy by all its bindings.

@@ -6,18 +6,23 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
 )
+
+// timeWasOver is the reason of a survey that its context ended.
+const timeWasOver = "the time was over"
 
 // surveyPage is how many objects are read at a time: what a Survey holds in memory.
 const surveyPage = 200
@@ -38,6 +43,9 @@ type SurveyConfig struct {
 	User user.Info
 	// Readable reports whether the objects of a resource may be looked at, those of one namespace or, with "", of all.
 	Readable func(ctx context.Context, resource schema.GroupVersionResource, namespace string) bool
+	// NamespaceReadable reports whether a namespace may be read, or, with "", all of them; nil: they may. Without it, what
+	// is judged by a policy that reads them is not counted.
+	NamespaceReadable func(ctx context.Context, name string) bool
 	// Namespace narrows the survey to the objects of one; "": all objects.
 	Namespace string
 	// Operation that each object is judged as. "": what each policy concerns: an UPDATE that changes nothing, else a CREATE,
@@ -95,34 +103,28 @@ func Survey(ctx context.Context, cfg SurveyConfig, tell func(*Finding) error) (*
 		return nil, err
 	}
 	s := &survey{SurveyConfig: cfg, tell: tell, index: NewIndex(cfg.Policies), report: &SurveyReport{}, namespaces: &lastNamespace{from: cfg.Namespaces}}
-	s.ctx = withoutWarnings(ctx)
-	return s.report, s.run()
+	if received, ok := apirequest.ReceivedTimestampFrom(ctx); ok {
+		s.time = received
+	}
+	return s.report, s.run(withoutWarnings(ctx))
 }
 
 // survey is a Survey that is under way.
 type survey struct {
 	SurveyConfig
-	ctx        context.Context //nolint:containedctx // lives as long as one call of Survey
 	tell       func(*Finding) error
 	index      *Index
 	report     *SurveyReport
 	namespaces *lastNamespace
 	seen       int64
+	// time is what each object is judged at: that of the request.
+	time time.Time
 
 	// last is the evaluation of the object before: one of the same namespace takes its params.
 	last *evaluation
 }
 
-// plan is how the objects of a resource are judged by some policies.
-type plan struct {
-	operation            admission.Operation
-	version              string
-	kind                 schema.GroupVersionKind
-	validating, mutating []*Policy
-	options              *document.Document
-}
-
-func (s *survey) run() error {
+func (s *survey) run(ctx context.Context) error {
 	busy := map[*Policy]bool{}
 	resume := s.After.Resource
 	for _, r := range s.Catalog.Resources() {
@@ -137,7 +139,7 @@ func (s *survey) run() error {
 		if resume != "" {
 			after, resume = s.After, ""
 		}
-		stopped, err := s.resource(r, plans, after)
+		stopped, err := s.resource(ctx, r, plans, after)
 		if err != nil || stopped {
 			return err
 		}
@@ -164,93 +166,8 @@ func (s *survey) idle(busy map[*Policy]bool) []string {
 	return names
 }
 
-// plans returns how a resource is judged; none where no policy concerns it or it has no objects.
-func (s *survey) plans(r *rest.Resource, busy map[*Policy]bool) []*plan {
-	if len(r.Versions) == 0 {
-		return nil
-	}
-	if _, ok := r.Versions[0].Storage.(rest.Lister); !ok {
-		return nil
-	}
-	if isExempt(&admission.Attributes{Resource: schema.GroupVersionResource{Group: r.Group, Resource: r.Name}}) || (s.Namespace != "" && !r.Namespaced) {
-		return nil
-	}
-	var plans []*plan
-	add := func(p *Policy, mutating bool) {
-		op, ok := s.operation(r, p, mutating)
-		if !ok {
-			return
-		}
-		busy[p] = true
-		version := versionFor(r, p, op)
-		i := slices.IndexFunc(plans, func(have *plan) bool { return have.operation == op && have.version == version })
-		if i < 0 {
-			i = len(plans)
-			plans = append(plans, &plan{operation: op, version: version, kind: schema.GroupVersionKind{Group: r.Group, Version: version, Kind: r.Kind}, options: optionsOf(op)})
-		}
-		if mutating {
-			plans[i].mutating = append(plans[i].mutating, p)
-		} else {
-			plans[i].validating = append(plans[i].validating, p)
-		}
-	}
-	for _, p := range s.index.mutating {
-		add(p, true)
-	}
-	for _, p := range s.index.validating {
-		add(p, false)
-	}
-	return plans
-}
-
-// operation is what an object is judged as by a policy; ok is false where the policy does not concern the resource.
-func (s *survey) operation(r *rest.Resource, p *Policy, mutating bool) (op admission.Operation, ok bool) {
-	operations := []admission.Operation{admission.Update, admission.Create, admission.Delete}
-	if s.Operation != "" {
-		operations = []admission.Operation{s.Operation}
-	}
-	for _, op := range operations {
-		key := indexKey{group: r.Group, resource: r.Name, operation: op}
-		if (op != admission.Delete || !mutating) && p.Match.concerns(key) &&
-			slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.Match.concerns(key) }) {
-			return op, true
-		}
-	}
-	return "", false
-}
-
-// versionFor is the version in which a policy meets the objects of a resource: the stored one, or one that its rules name.
-func versionFor(r *rest.Resource, p *Policy, op admission.Operation) string {
-	versions := make([]string, 0, len(r.Versions))
-	if r.Version(r.StorageVersion) != nil {
-		versions = append(versions, r.StorageVersion)
-	}
-	for _, v := range r.Versions {
-		if v.Name != r.StorageVersion {
-			versions = append(versions, v.Name)
-		}
-	}
-	for _, v := range versions {
-		if p.Match == nil || slices.ContainsFunc(p.Match.rules, func(x rule) bool {
-			return x.selectsOperation(op) && (x.versions == nil || slices.Contains(x.versions, v)) && x.selectsResource(r.Group, r.Name, "")
-		}) {
-			return v
-		}
-	}
-	return versions[0]
-}
-
-// optionsOf are the options of a request that asks for nothing in particular.
-func optionsOf(op admission.Operation) *document.Document {
-	kind := map[admission.Operation]string{admission.Create: "CreateOptions", admission.Delete: "DeleteOptions"}[op]
-	if kind == "" {
-		kind = "UpdateOptions"
-	}
-	return document.FromCanonical([]byte(`{"apiVersion":"meta.k8s.io/v1","kind":"` + kind + `"}`))
-}
-
 // resource looks at the objects of one resource. stopped is set when the survey ended before they did.
-func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped bool, err error) {
+func (s *survey) resource(ctx context.Context, r *rest.Resource, plans []*plan, at Cursor) (stopped bool, err error) {
 	out := &SurveyedResource{Resource: schema.GroupVersionResource{Group: r.Group, Version: plans[0].version, Resource: r.Name}}
 	s.report.Resources = append(s.report.Resources, out)
 	for _, p := range plans {
@@ -258,18 +175,22 @@ func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped b
 			out.Operations = append(out.Operations, p.operation)
 		}
 	}
-	if !s.Readable(s.ctx, out.Resource, s.Namespace) {
+	if !s.Readable(ctx, out.Resource, s.Namespace) {
 		out.NotCounted = "no permission to list " + r.GroupResource().String()
 		if s.Namespace != "" {
 			out.NotCounted += " in namespace " + s.Namespace
 		}
 		return false, nil
 	}
+	if by := readsNamespaces(r, plans); by != "" && s.NamespaceReadable != nil && !s.NamespaceReadable(ctx, s.Namespace) {
+		out.NotCounted = fmt.Sprintf("no permission to get namespaces, which policy %q reads", by)
+		return false, nil
+	}
 	lister, ok := r.Versions[0].Storage.(rest.Lister)
 	if !ok {
 		return false, nil
 	}
-	ctx := request.WithNamespace(s.ctx, s.Namespace)
+	ctx = request.WithNamespace(ctx, s.Namespace)
 	for {
 		opts := &internalversion.ListOptions{Limit: surveyPage, Continue: at.Continue}
 		if at.Continue == "" && at.ResourceVersion != "" {
@@ -277,8 +198,8 @@ func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped b
 		}
 		page, err := lister.List(ctx, opts)
 		if err != nil {
-			if s.ctx.Err() != nil {
-				s.stop(at, "the time was over")
+			if ctx.Err() != nil {
+				s.stop(at, timeWasOver)
 				return true, nil
 			}
 			return false, err
@@ -290,21 +211,22 @@ func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped b
 			}
 			at.Skip = i
 			switch {
-			case s.ctx.Err() != nil:
-				s.stop(at, "the time was over")
+			case ctx.Err() != nil:
+				s.stop(at, timeWasOver)
 				return true, nil
 			case s.MaxObjects > 0 && s.seen == s.MaxObjects:
 				s.stop(at, fmt.Sprintf("%d objects were looked at", s.seen))
 				return true, nil
 			}
 			s.seen++
-			done, err := s.object(r, plans, obj, out)
+			done, err := s.object(ctx, r, plans, obj, out)
 			if err != nil {
 				return false, err
 			}
 			if !done { // the time was over while it was judged
 				s.seen--
-				continue
+				s.stop(at, timeWasOver)
+				return true, nil
 			}
 			runtime.Gosched() // behind all that is waiting to run
 		}
@@ -318,17 +240,17 @@ func (s *survey) resource(r *rest.Resource, plans []*plan, at Cursor) (stopped b
 func (s *survey) stop(at Cursor, reason string) { s.report.Next, s.report.Reason = at, reason }
 
 // object judges one object. done is false when the time was over before it was judged.
-func (s *survey) object(r *rest.Resource, plans []*plan, obj *document.Document, out *SurveyedResource) (done bool, err error) {
+func (s *survey) object(ctx context.Context, r *rest.Resource, plans []*plan, obj *document.Document, out *SurveyedResource) (done bool, err error) {
 	watch := &findings{resource: out, object: obj}
 	for _, p := range plans {
-		if err := s.judge(r, p, obj, watch); err != nil {
-			if s.ctx.Err() != nil {
+		if err := s.judge(ctx, r, p, obj, watch); err != nil {
+			if ctx.Err() != nil {
 				return false, nil
 			}
 			watch.fail(err)
 		}
 	}
-	if s.ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return false, nil
 	}
 	watch.count()
@@ -340,11 +262,11 @@ func (s *survey) object(r *rest.Resource, plans []*plan, obj *document.Document,
 	return true, nil
 }
 
-func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch *findings) error {
+func (s *survey) judge(ctx context.Context, r *rest.Resource, p *plan, obj *document.Document, watch *findings) error {
 	seen := obj
 	if p.version != r.StorageVersion {
 		var err error
-		if seen, err = convertBy(s.ctx, r, p.version, obj, p.version); err != nil {
+		if seen, err = convertBy(ctx, r, p.version, obj, p.version); err != nil {
 			return err
 		}
 	}
@@ -360,7 +282,7 @@ func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch 
 	if p.operation != admission.Create {
 		a.OldObject = seen
 	}
-	e := &evaluation{attributes: a, ctx: rest.Each(s.ctx), namespaces: s.namespaces, catalog: s.Catalog, index: s.index, watch: watch, given: s.Params, resource: r}
+	e := &evaluation{attributes: a, ctx: rest.Each(ctx), namespaces: s.namespaces, catalog: s.Catalog, index: s.index, watch: watch, given: s.Params, resource: r, time: s.time}
 	if s.last != nil && s.last.attributes.Namespace == a.Namespace {
 		e.params = s.last.params
 	}
@@ -370,10 +292,8 @@ func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch 
 	}
 	if len(p.mutating) > 0 {
 		m := mutation{evaluation: e}
-		for _, policy := range p.mutating {
-			if err := m.policy(policy); err != nil {
-				return err
-			}
+		if err := m.all(p.mutating); err != nil {
+			return err
 		}
 	}
 	v := validation{evaluation: e}
@@ -383,28 +303,4 @@ func (s *survey) judge(r *rest.Resource, p *plan, obj *document.Document, watch 
 		}
 	}
 	return nil
-}
-
-// defaulterOf fills in what an object of a version leaves out, where the storage of the resource can.
-func defaulterOf(r *rest.Resource, version string) func(ctx context.Context, obj *document.Document) (*document.Document, error) {
-	v := r.Version(version)
-	d, ok := v.Storage.(interface {
-		Default(ctx context.Context, obj *document.Document) (*document.Document, error)
-	})
-	if !ok {
-		return nil
-	}
-	if version == r.StorageVersion {
-		return d.Default
-	}
-	return func(ctx context.Context, obj *document.Document) (*document.Document, error) {
-		stored, err := convert(ctx, r, obj, version, r.StorageVersion)
-		if err != nil {
-			return nil, err
-		}
-		if stored, err = d.Default(ctx, stored); err != nil {
-			return nil, err
-		}
-		return convert(ctx, r, stored, r.StorageVersion, version)
-	}
 }
