@@ -3,6 +3,7 @@ package hosttest_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
@@ -36,7 +37,8 @@ func doc(t testing.TB, text string) *document.Document {
 // TestSinners also proves that no sin is visited on another: one runtime
 // meets them all, and a righteous guest of it answers after each.
 func TestSinners(t *testing.T) {
-	rt := newRuntime(t, host.Config{})
+	// On a slow machine, too, it is not the clock that stops them.
+	rt := newRuntime(t, host.Config{Limits: host.Limits{Timeout: time.Hour}})
 	echo, err := rt.Load(t.Context(), hosttest.Echo("echo"), host.ModuleConfig{Name: "echo"})
 	if err != nil {
 		t.Fatal(err)
