@@ -136,16 +136,11 @@ func (a *access) wire(b *builder) error {
 			return []rest.Layer{guard}
 		}
 	}
+	modules := schema.GroupResource{Group: "weir.dev", Resource: "modules"}
+	b.guard(modules, loader.ModuleAccess(a.authorizer))
 	for _, gr := range loader.PolicyResources() {
-		others := b.native[gr]
-		guard := loader.PolicyAccess(loader.PolicyAccessConfig{Authorizer: a.authorizer,
-			Stored: func(group, resource string) any { return a.stored(group, resource) }}, gr)
-		b.native[gr] = func(subresource string) []rest.Layer {
-			if subresource != "" {
-				return nil
-			}
-			return append(others(subresource), guard)
-		}
+		b.guard(gr, loader.PolicyAccess(loader.PolicyAccessConfig{Authorizer: a.authorizer,
+			Stored: func(group, resource string) any { return a.stored(group, resource) }}, gr))
 	}
 	if b.wait == nil {
 		return errors.New("access: the builder does not wait for configuration yet")

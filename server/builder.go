@@ -84,6 +84,17 @@ func newBuilder(set *resources.Set, storages rowStorages, prefix string, engines
 	return b
 }
 
+// guard adds a native layer after those that a resource has.
+func (b *builder) guard(gr schema.GroupResource, layer rest.Layer) {
+	others := b.native[gr]
+	b.native[gr] = func(subresource string) []rest.Layer {
+		if subresource != "" {
+			return nil
+		}
+		return append(others(subresource), layer)
+	}
+}
+
 // scaleModel is the published name of autoscaling/v1 Scale.
 const scaleModel = "io.k8s.api.autoscaling.v1.Scale"
 
