@@ -299,7 +299,7 @@ func buildExample(t testing.TB, dir string) (build.Language, []byte) {
 	return language, wasm
 }
 
-var sdkPath = regexp.MustCompile(`path = "[./]*/rust"`)
+var sdkPath = regexp.MustCompile(`path = "[./]*(sdk/)?rust"`)
 
 // movedCrate copies a crate and puts the SDK in it: only then does what cargo
 // makes not depend on the directory that all is in.
