@@ -116,12 +116,11 @@ func (c client) put(t testing.TB, path string, body object) {
 	a := c.do(t, http.MethodPost, path, body)
 	if a.code == http.StatusConflict {
 		name, _ := body["metadata"].(object)["name"].(string)
-		var now object
-		if err := json.Unmarshal(c.do(t, http.MethodGet, path+"/"+name, nil).body, &now); err != nil {
+		var err error
+		if a, err = c.try(t.Context(), http.MethodPatch, path+"/"+name, "application/json-patch+json",
+			list{object{"op": "replace", "path": "/spec", "value": body["spec"]}}); err != nil {
 			t.Fatal(err)
 		}
-		now["spec"] = body["spec"]
-		a = c.do(t, http.MethodPut, path+"/"+name, now)
 	}
 	if a.code >= 300 {
 		t.Fatalf("put to %s: %s", path, a)

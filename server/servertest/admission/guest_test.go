@@ -37,7 +37,9 @@ func stamp(version string) []byte {
 		LocalGet(0).I32Const(int32(abi.OpAdmitValidate)).Op(opI32Eq).If(validate))
 }
 
-// module is a Module that has its bytes in itself.
+// module is a Module that has its bytes in itself. Its calls may take as long as a machine
+// that does much else needs for them.
 func module(name string, wasm []byte) object {
-	return of("weir.dev/v1alpha1", "Module", name, object{"source": object{"inline": base64.StdEncoding.EncodeToString(wasm)}})
+	return of("weir.dev/v1alpha1", "Module", name, object{
+		"source": object{"inline": base64.StdEncoding.EncodeToString(wasm)}, "limits": object{"timeoutMilliseconds": patience.Milliseconds()}})
 }
