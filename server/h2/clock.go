@@ -56,7 +56,7 @@ func (c *conn) tick() {
 			c.armLocked(at)
 		}
 	}
-	end := due(c.closeAt, now)
+	end := due(c.closeAt, now) && !c.lingersLocked(now)
 	c.armLocked(c.closeAt)
 	c.unlockAndFlush()
 	if end {

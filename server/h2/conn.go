@@ -23,6 +23,8 @@ const (
 	// lingerTimeout is how long a connection that has ended stays open for the client to read why. Closing it with
 	// bytes unread would make the kernel take back what is on its way.
 	lingerTimeout = time.Second
+	// tailTimeout is how long it stays open for a client that has not taken the end of its last answer.
+	tailTimeout = 30 * time.Second
 	readBuffer    = 4 << 10
 )
 
@@ -78,6 +80,7 @@ type conn struct {
 	timerAt   time.Time   // zero: not set
 	idleSince time.Time   // zero: before the preface
 	closeAt   time.Time   // zero: not known
+	closeBy   time.Time   // closeAt is put off until then
 }
 
 func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
@@ -269,12 +272,22 @@ func (c *conn) goAwayLocked(code http2.ErrCode) {
 	}
 }
 
-// lingerLocked closes the connection in a moment.
+// lingerLocked closes the connection in a moment, or when the client has taken what is on its way.
 func (c *conn) lingerLocked() {
 	if c.closeAt.IsZero() {
-		c.closeAt = time.Now().Add(lingerTimeout)
+		now := time.Now()
+		c.closeAt, c.closeBy = now.Add(lingerTimeout), now.Add(tailTimeout)
 		c.armLocked(c.closeAt)
 	}
+}
+
+// lingersLocked reports whether a connection that should be closed is not yet, for the client's sake.
+func (c *conn) lingersLocked(now time.Time) bool {
+	if c.closed || !now.Before(c.closeBy) || !c.out.flushing && len(c.out.buf) == 0 {
+		return false
+	}
+	c.closeAt = now.Add(lingerTimeout)
+	return true
 }
 
 // teardown ends what depends on the connection.

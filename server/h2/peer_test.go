@@ -23,7 +23,12 @@ type peer struct {
 
 func newPeer(t testing.TB, s *serving) *peer {
 	t.Helper()
-	p := &peer{t: t, conn: s.dial(t)}
+	return newPeerOn(t, s.dial(t))
+}
+
+func newPeerOn(t testing.TB, conn *tls.Conn) *peer {
+	t.Helper()
+	p := &peer{t: t, conn: conn}
 	p.framer = http2.NewFramer(p.conn, p.conn)
 	p.framer.AllowIllegalWrites = true
 	p.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)

@@ -41,22 +41,21 @@ func (w *worker) work(c *conn, st *stream) {
 func (c *conn) handlerDone(w *worker) *stream {
 	c.mu.Lock()
 	c.handlers--
-	if st := c.dequeueLocked(); st != nil {
-		defer c.mu.Unlock()
-		if w == nil {
-			c.runLocked(st)
-			return nil
-		}
+	st := c.dequeueLocked()
+	switch {
+	case st != nil && w != nil:
 		c.handlers++
-		return st
+	case st != nil:
+		c.runLocked(st)
+		st = nil
+	case w == nil || c.closed || len(c.idle) == maxIdle:
+	default:
+		c.idle = append(c.idle, w)
+		c.unlockAndFlush()
+		return <-w.next
 	}
-	if w == nil || c.closed || len(c.idle) == maxIdle {
-		c.mu.Unlock()
-		return nil
-	}
-	c.idle = append(c.idle, w)
-	c.mu.Unlock()
-	return <-w.next
+	c.unlockAndFlush() // windows that were given back
+	return st
 }
 
 // dequeueLocked returns the stream that has waited longest for a handler to end.
