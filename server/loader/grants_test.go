@@ -19,7 +19,12 @@ import (
 // seer is a guest that looks a request up in each write of an object, and refuses a new one with the answer as the value of
 // an error.
 func seer(name, request string, capabilities ...string) []byte {
-	g, lookup, _ := hosttest.NewAskingGuest(name, capabilities, abi.OpValidateCreate, abi.OpValidateUpdate, abi.OpValidateDelete)
+	return seerOn(abi.OpValidateCreate, name, request, capabilities, abi.OpValidateCreate, abi.OpValidateUpdate, abi.OpValidateDelete)
+}
+
+// seerOn refuses in one hook, and looks up in others too.
+func seerOn(refuses abi.Op, name, request string, capabilities []string, hooks ...abi.Op) []byte {
+	g, lookup, _ := hosttest.NewAskingGuest(name, capabilities, hooks...)
 	at, n := g.Text(request)
 	head, headLen := g.Text(`{"errors":[{"type":"FieldValueInvalid","field":"data","value":`)
 	tail, tailLen := g.Text(`}]}`)
@@ -30,7 +35,7 @@ func seer(name, request string, capabilities ...string) []byte {
 	code = code.I32Const(at).I32Const(n).I32Const(bufferAt + headLen).I32Const(20_000).Call(lookup).LocalTee(1).
 		I32Const(0).Op(opI32LtS).If(hosttest.Code(nil).I32Const(100).LocalGet(1).Op(opI32Sub).Return())
 	code = copyTo(code, hosttest.Code(nil).I32Const(bufferAt+headLen).LocalGet(1).Op(opI32Add), tail, tailLen)
-	return g.Finish(code.LocalGet(0).I32Const(int32(abi.OpValidateCreate)).Op(opI32Eq).If(hosttest.Code(nil).
+	return g.Finish(code.LocalGet(0).I32Const(int32(refuses)).Op(opI32Eq).If(hosttest.Code(nil).
 		I32Const(int32(abi.SlotResult)).I32Const(bufferAt).LocalGet(1).I32Const(headLen + tailLen).Op(opI32Add).Call(g.Write).Drop()))
 }
 

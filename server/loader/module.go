@@ -219,8 +219,8 @@ func (l *Loader) recompileUsersLocked(module string) {
 // errLoading: there is nothing to say yet of a Module.
 var errLoading = errors.New("it is being loaded")
 
-// guestLocked returns the module in force of a name, configured with settings. The module holds the reference.
-func (l *Loader) guestLocked(name string, settings json.RawMessage) (*extension.SharedModule, error) {
+// inForceLocked returns what is in force of a module.
+func (l *Loader) inForceLocked(name string) (*loadedModule, error) {
 	s := l.modules[name]
 	switch {
 	case s == nil:
@@ -230,7 +230,15 @@ func (l *Loader) guestLocked(name string, settings json.RawMessage) (*extension.
 	case s.inForce == nil:
 		return nil, fmt.Errorf("module[%s] is not ready: %w", name, errLoading)
 	}
-	m := s.inForce
+	return s.inForce, nil
+}
+
+// guestLocked returns the module in force of a name, configured with settings. The module holds the reference.
+func (l *Loader) guestLocked(name string, settings json.RawMessage) (*extension.SharedModule, error) {
+	m, err := l.inForceLocked(name)
+	if err != nil {
+		return nil, err
+	}
 	key, err := settingsKey(settings)
 	if err != nil {
 		return nil, fmt.Errorf("settings of module[%s]: %w", name, err)

@@ -16,8 +16,9 @@ import (
 )
 
 const (
-	// dryRunTime bounds the count of a dry run: whoever runs kubectl waits for it.
-	dryRunTime = 10 * time.Second
+	// dryRunTime bounds the count of a dry run, and dryRunWait the wait for its turn: whoever runs kubectl waits for both.
+	dryRunTime = 2 * time.Second
+	dryRunWait = time.Second
 	// dryRunNames are the findings that are named of a resource, dryRunResources the resources.
 	dryRunNames     = 5
 	dryRunResources = 8
@@ -63,9 +64,9 @@ func (d *PolicyDryRun) Update(ctx context.Context, name string, info rest.Update
 func (x *Impact) Tell(ctx context.Context, obj *document.Document) {
 	var found []*v1alpha1.PolicyImpactFinding
 	named := map[string]int{}
-	status, err := x.Answer(ctx, &v1alpha1.PolicyImpactSpec{
+	status, err := x.answer(ctx, &v1alpha1.PolicyImpactSpec{
 		Objects: []runtime.RawExtension{{Raw: obj.Bytes()}}, TimeoutSeconds: int32(dryRunTime / time.Second),
-	}, func(f *v1alpha1.PolicyImpactFinding) error {
+	}, asking{wait: dryRunWait, written: true}, func(f *v1alpha1.PolicyImpactFinding) error {
 		if named[f.Resource] < dryRunNames {
 			named[f.Resource]++
 			found = append(found, f)
