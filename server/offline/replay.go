@@ -111,6 +111,8 @@ type Summary struct {
 	WithoutOldObject int `json:"withoutOldObject,omitempty"`
 	// Others are lines that are no request to judge, such as reads in an audit log.
 	Others int `json:"others,omitempty"`
+	// Broken lines do not parse, such as one that was cut off when a server ended.
+	Broken int `json:"broken,omitempty"`
 }
 
 // maxUnknown bounds the reasons that are kept apart.

@@ -93,3 +93,67 @@ func TestFileThatIsLost(t *testing.T) {
 		t.Error("no error of a directory that does not exist")
 	}
 }
+
+// TestFileAfterACrash: what follows a line that was cut off is on a line of its own, and a file that others may read is
+// theirs no more.
+func TestFileAfterACrash(t *testing.T) {
+	tests := []struct{ name, before, want string }{
+		{"new", "", "b\n"},
+		{"whole", "a\n", "a\nb\n"},
+		{"torn", "a\n{\"ki", "a\n{\"ki\nb\n"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), "log")
+			if err := os.WriteFile(name, []byte(tc.before), 0o644); err != nil { //nolint:gosec // the mode is what is tested
+				t.Fatal(err)
+			}
+			f, err := open(name, 100, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.size != int64(len(tc.want)-len("b\n")) {
+				t.Errorf("size %d", f.size)
+			}
+			if err := errors.Join(f.write([]byte("b\n")), f.close()); err != nil {
+				t.Fatal(err)
+			}
+			if got, _ := os.ReadFile(name); string(got) != tc.want {
+				t.Errorf("it has %q, want %q", got, tc.want)
+			}
+			if info, err := os.Stat(name); err != nil || info.Mode().Perm() != fileMode {
+				t.Errorf("mode %v, %v", info.Mode(), err)
+			}
+		})
+	}
+}
+
+// TestFileCountsLines: each line of a flush that fails is lost, and no other.
+func TestFileCountsLines(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "log")
+	f, err := open(name, 1000, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.write([]byte("a\n")), f.flush()); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := f.write([]byte("bc\n")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = f.f.Close() // the disk fails
+	if err := f.flush(); err == nil {
+		t.Error("no error of a flush that fails")
+	}
+	if err := errors.Join(f.write([]byte("d\n")), f.close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.take(); got != (tally{written: 2, bytes: 4, lost: 3}) || f.take() != (tally{}) {
+		t.Errorf("got %+v", got)
+	}
+	if got, _ := os.ReadFile(name); string(got) != "a\nd\n" {
+		t.Errorf("it has %q", got)
+	}
+}

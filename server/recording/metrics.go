@@ -6,6 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 const (
 	droppedQueue = "queue_full"
 	droppedWrite = "write_error"
+	droppedEnd   = "shutdown"
 )
 
 // Metrics are the collectors of a Recorder.
@@ -22,7 +23,7 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_admission_record_bytes_total",
 			Help: "Bytes that were written to the recording."}),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_records_dropped_total",
-			Help: "Admission requests that should have been recorded and were not, by reason: queue_full (the disk is slower than the requests), write_error."},
+			Help: "Admission requests that should have been recorded and were not, by reason: queue_full (the disk is slower than the requests), write_error, shutdown (the server could not wait until all was written)."},
 			[]string{"reason"}),
 	}
 	for _, c := range []prometheus.Collector{m.written, m.bytes, m.dropped} {
@@ -33,15 +34,18 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-func (m *Metrics) wrote(bytes int) {
+// wrote counts what became of lines.
+func (m *Metrics) wrote(t tally) {
 	if m != nil {
-		m.written.Inc()
-		m.bytes.Add(float64(bytes))
+		m.written.Add(float64(t.written))
+		m.bytes.Add(float64(t.bytes))
 	}
+	m.drop(droppedWrite, t.lost)
 }
 
-func (m *Metrics) drop(reason string) {
-	if m != nil {
-		m.dropped.WithLabelValues(reason).Inc()
+// drop counts requests that are not recorded.
+func (m *Metrics) drop(reason string, requests int) {
+	if m != nil && requests > 0 {
+		m.dropped.WithLabelValues(reason).Add(float64(requests))
 	}
 }

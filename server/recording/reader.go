@@ -24,6 +24,8 @@ type Reader struct {
 	line int
 	// Skipped counts the lines that are no request that can be judged, such as reads in an audit log.
 	Skipped int
+	// Broken counts the lines that do not parse, such as one that a crash cut off. They are left out.
+	Broken int
 }
 
 // NewReader returns a Reader of in.
@@ -32,7 +34,7 @@ func NewReader(in io.Reader) *Reader { return &Reader{in: bufio.NewReaderSize(in
 // Line is the number of the last line that was read, counted from 1.
 func (r *Reader) Line() int { return r.line }
 
-// Next returns the next record; io.EOF: there is none. A last line that is not complete, as after a crash, is left out.
+// Next returns the next record; io.EOF: there is none. A line that is JSON of something else is an error.
 func (r *Reader) Next() (*Record, error) {
 	for {
 		text, err := r.readLine()
@@ -43,17 +45,23 @@ func (r *Reader) Next() (*Record, error) {
 			continue
 		}
 		record, err := parse(text)
-		if err != nil {
+		switch {
+		case errors.Is(err, errBroken):
+			r.Broken++
+		case err != nil:
 			return nil, fmt.Errorf("line %d: %w", r.line, err)
-		}
-		if record != nil {
+		case record != nil:
 			return record, nil
+		default:
+			r.Skipped++
 		}
-		r.Skipped++
 	}
 }
 
-// readLine returns a line with its end.
+// errBroken is the error of a line that does not parse.
+var errBroken = errors.New("the line does not parse")
+
+// readLine returns a line with its end, which the last one may lack.
 func (r *Reader) readLine() ([]byte, error) {
 	var text []byte
 	for {
@@ -68,7 +76,7 @@ func (r *Reader) readLine() ([]byte, error) {
 			return text, nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
-		case errors.Is(err, io.EOF) && json.Valid(text) && len(bytes.TrimSpace(text)) > 0:
+		case errors.Is(err, io.EOF) && len(text) > 0:
 			r.line++
 			return text, nil
 		default:
@@ -81,13 +89,13 @@ func (r *Reader) readLine() ([]byte, error) {
 func parse(text []byte) (*Record, error) {
 	var what metav1.TypeMeta
 	if err := json.Unmarshal(text, &what); err != nil {
-		return nil, fmt.Errorf("not JSON: %w", err)
+		return nil, errBroken
 	}
 	switch what.Kind {
 	case "AdmissionReview":
 		record := &Record{}
 		if err := json.Unmarshal(text, record); err != nil {
-			return nil, fmt.Errorf("not an AdmissionReview: %w", err)
+			return nil, errBroken
 		}
 		if record.Request == nil {
 			return nil, nil
@@ -126,7 +134,7 @@ type auditEvent struct {
 func parseEvent(text []byte) (*Record, error) {
 	var e auditEvent
 	if err := json.Unmarshal(text, &e); err != nil {
-		return nil, fmt.Errorf("not an Event of an audit log: %w", err)
+		return nil, errBroken
 	}
 	if e.Stage != "ResponseComplete" || e.ObjectRef == nil || e.ObjectRef.Resource == "" {
 		return nil, nil

@@ -20,6 +20,7 @@ func TestReader(t *testing.T) {
 		name, text    string
 		records       int
 		skipped, line int
+		broken        int
 		object        string // a part of the object of the first
 		check         func(r *Record) bool
 		err           string
@@ -27,8 +28,10 @@ func TestReader(t *testing.T) {
 		{name: "nothing", text: ""},
 		{name: "reviews", text: review + "\n\n" + review + "\n", records: 2, line: 3, object: "Pod", check: func(r *Record) bool { return r.Request.UID == "u" && r.Weir == nil }},
 		{name: "without the last line end", text: review, records: 1, line: 1},
-		{name: "a last line that is cut off", text: review + "\n" + review[:40], records: 1, line: 1},
-		{name: "a line that is cut off in the middle", text: review[:40] + "\n" + review, err: "line 1: not JSON"},
+		{name: "a last line that is cut off", text: review + "\n" + review[:40], records: 1, broken: 1, line: 2},
+		{name: "a line that is cut off in the middle", text: review[:40] + "\n" + review, records: 1, broken: 1, line: 2},
+		{name: "a record that follows what was cut off", text: review[:40] + review + "\n" + review + "\n", records: 1, broken: 1, line: 2},
+		{name: "a member of another type", text: `{"kind":"AdmissionReview","request":[]}` + "\n" + review, records: 1, broken: 1, line: 2},
 		{name: "something else", text: `{"kind":"Pod"}`, err: `line 1: kind "Pod" is neither AdmissionReview nor Event`},
 		{name: "the audit log has what was stored", text: event("create", "ResponseComplete", "201", "", object+stored), records: 1, line: 1, object: "stored",
 			check: func(r *Record) bool {
@@ -59,8 +62,8 @@ func TestReader(t *testing.T) {
 				}
 				return
 			}
-			if !errors.Is(err, io.EOF) || len(records) != tc.records || reader.Skipped != tc.skipped || reader.Line() != tc.line {
-				t.Fatalf("%d records, %d skipped, line %d: %v", len(records), reader.Skipped, reader.Line(), err)
+			if !errors.Is(err, io.EOF) || len(records) != tc.records || reader.Skipped != tc.skipped || reader.Broken != tc.broken || reader.Line() != tc.line {
+				t.Fatalf("%d records, %d skipped, %d broken, line %d: %v", len(records), reader.Skipped, reader.Broken, reader.Line(), err)
 			}
 			if tc.object != "" && !strings.Contains(string(records[0].Request.Object), tc.object) {
 				t.Errorf("object %s", records[0].Request.Object)

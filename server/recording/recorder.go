@@ -39,6 +39,9 @@ type Recorder struct {
 	queued atomic.Int64
 	// mutated are the requests that were recorded in the phase Mutate, as far as they are remembered. Run uses it.
 	mutated recent
+	// told is when an error was last told of. Run uses it.
+	told         time.Time
+	drainTimeout time.Duration
 }
 
 var (
@@ -56,7 +59,8 @@ func New(cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{cfg: cfg, redact: groupResources(cfg.Redact), except: groupResources(cfg.Exclude), out: out, queue: make(chan *entry, maxQueued)}, nil
+	return &Recorder{cfg: cfg, redact: groupResources(cfg.Redact), except: groupResources(cfg.Exclude), out: out,
+		queue: make(chan *entry, maxQueued), drainTimeout: drainTimeout}, nil
 }
 
 // Close closes the file.
@@ -159,14 +163,14 @@ func (x *Recorder) enqueue(e *entry, a *admission.Attributes) {
 	}
 	if x.queued.Add(e.size) > maxQueuedBytes {
 		x.queued.Add(-e.size)
-		x.cfg.Metrics.drop(droppedQueue)
+		x.cfg.Metrics.drop(droppedQueue, 1)
 		return
 	}
 	select {
 	case x.queue <- e:
 	default:
 		x.queued.Add(-e.size)
-		x.cfg.Metrics.drop(droppedQueue)
+		x.cfg.Metrics.drop(droppedQueue, 1)
 	}
 }
 
@@ -176,56 +180,70 @@ const flushInterval = time.Second
 // namespaceTimeout bounds the wait for a namespace, which a cache has.
 const namespaceTimeout = time.Second
 
+// drainTimeout bounds how long a server that ends waits until what is queued is written.
+const drainTimeout = 5 * time.Second
+
 // errorInterval is how often a disk that fails is told of.
 const errorInterval = time.Minute
 
-// Run writes what is recorded until ctx is done, then what is left, and closes the file.
+// Run writes what is recorded until ctx is done, then what is left and can be written in some seconds, and closes the file.
 func (x *Recorder) Run(ctx context.Context) {
 	flush := time.NewTicker(flushInterval)
 	defer flush.Stop()
-	var told time.Time
-	note := func(err error) {
-		if err == nil {
-			return
-		}
-		x.cfg.Metrics.drop(droppedWrite)
-		if now := time.Now(); now.Sub(told) >= errorInterval {
-			told = now
-			x.cfg.Logger.Error("admission requests cannot be recorded", "file", x.cfg.File, "error", err)
-		}
-	}
-	write := func(e *entry) {
-		x.queued.Add(-e.size)
-		line, err := x.line(ctx, e)
-		if err == nil {
-			err = x.out.write(line)
-		}
-		if note(err); err == nil {
-			x.cfg.Metrics.wrote(len(line))
-		}
-	}
-	for {
+	for ctx.Err() == nil {
 		select {
 		case e := <-x.queue:
-			write(e)
-			continue
+			x.write(ctx, e)
 		case <-flush.C:
-			note(x.out.flush())
-			continue
+			x.note(x.out.flush())
 		case <-ctx.Done():
 		}
-		break
 	}
+	x.drain(context.WithoutCancel(ctx))
+	x.note(x.out.close())
+}
+
+// drain writes what is queued. What is left when its time is over is dropped.
+func (x *Recorder) drain(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, x.drainTimeout)
+	defer cancel()
 	for {
 		select {
 		case e := <-x.queue:
-			write(e)
-			continue
+			if ctx.Err() == nil {
+				x.write(ctx, e)
+				continue
+			}
+			x.queued.Add(-e.size)
+			x.cfg.Metrics.drop(droppedEnd, 1)
 		default:
+			return
 		}
-		break
 	}
-	note(x.out.close())
+}
+
+// write writes one record.
+func (x *Recorder) write(ctx context.Context, e *entry) {
+	x.queued.Add(-e.size)
+	line, err := x.line(ctx, e)
+	if err != nil {
+		x.cfg.Metrics.drop(droppedWrite, 1)
+	} else {
+		err = x.out.write(line)
+	}
+	x.note(err)
+}
+
+// note counts what became of records, and tells of an error, though not of each.
+func (x *Recorder) note(err error) {
+	x.cfg.Metrics.wrote(x.out.take())
+	if err == nil {
+		return
+	}
+	if now := time.Now(); now.Sub(x.told) >= errorInterval {
+		x.told = now
+		x.cfg.Logger.Error("admission requests cannot be recorded", "file", x.cfg.File, "error", err)
+	}
 }
 
 // line is a record as it is written.

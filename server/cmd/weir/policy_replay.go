@@ -46,8 +46,9 @@ binding judges all requests that its matchConstraints name, by the params that a
 or else by those that were recorded. A verdict is what the policy says: whether a binding
 enforces it, warns or watches is not compared.
 
-Nothing of a Secret is recorded, so that requests about secrets are not judged again; the
-summary says how many there were.
+The content of a Secret is not recorded, nor of what --record-redact of weir serve named:
+requests about such objects, or judged by one as a param, are not judged again, and the
+summary says how many there were. So it is with lines that do not parse.
 
 Exit code: 0 nothing differs, 1 something does, 2 nothing could be judged.`,
 		Example: `  weir serve --record requests.log
@@ -182,7 +183,10 @@ func replayFile(ctx context.Context, stdin io.Reader, name string, r *offline.Re
 		in = file
 	}
 	reader := recording.NewReader(in)
-	defer func() { r.Summary.Others += reader.Skipped }()
+	defer func() {
+		r.Summary.Others += reader.Skipped
+		r.Summary.Broken += reader.Broken
+	}()
 	for {
 		record, err := reader.Next()
 		switch {
@@ -231,7 +235,7 @@ func printSummary(out io.Writer, s *offline.Summary) {
 		fmt.Fprintf(out, "  %s: %s\n", change, grouped(s.Changes[change]))
 	}
 	if s.Redacted > 0 {
-		fmt.Fprintf(out, "not judged: %s about secrets, whose content is never recorded\n", grouped(s.Redacted))
+		fmt.Fprintf(out, "not judged: %s about secrets or what --record-redact named, whose content is not recorded\n", grouped(s.Redacted))
 	}
 	for _, reason := range sortedKeys(s.Unknown) {
 		fmt.Fprintf(out, "not judged: %s: %s\n", grouped(s.Unknown[reason]), reason)
@@ -241,6 +245,9 @@ func printSummary(out io.Writer, s *offline.Summary) {
 	}
 	if s.Others > 0 {
 		fmt.Fprintf(out, "left out: %s lines that are no write with an object\n", grouped(s.Others))
+	}
+	if s.Broken > 0 {
+		fmt.Fprintf(out, "left out: %s lines that do not parse, as one that is cut off where a server ended\n", grouped(s.Broken))
 	}
 }
 
