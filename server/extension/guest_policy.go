@@ -82,7 +82,7 @@ func callPolicy(ctx context.Context, guest Guest, op abi.Op, r *policies.Review)
 	case !r.OldObject.Exists():
 		operation = abi.OperationCreate
 	}
-	meta, err := metaOf(ctx, operation, about.Document())
+	meta, err := metaOf(ctx, operation, about.Document(), r.Request)
 	if err != nil {
 		return nil, err
 	}

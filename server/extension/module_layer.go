@@ -133,7 +133,7 @@ func (l *ModuleLayer) call(ctx context.Context, op abi.Op, operation abi.Operati
 	if about == nil {
 		about = old
 	}
-	meta, err := metaOf(ctx, operation, about)
+	meta, err := metaOf(ctx, operation, about, document.Value{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package extension
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,7 +24,7 @@ type scope struct {
 	budget *host.Budget
 
 	mu    sync.Mutex
-	metas []scopedMeta // guarded by mu; the last of each operation
+	metas []scopedMeta // guarded by mu; the last of each operation, and of each resource that admission judges
 
 	told *toldLookups // shared by the scopes of one request
 }
@@ -39,6 +40,7 @@ type toldLookups struct {
 type scopedMeta struct {
 	operation                   abi.Operation
 	apiVersion, namespace, name string
+	resource, subresource       string // those that admission judges
 	meta                        *document.Document
 }
 
@@ -116,11 +118,12 @@ func auditLookups(ctx context.Context, module string, op abi.Op, res *host.Resul
 }
 
 // metaOf gives guests the request: who sent it, and what about. obj is the object that
-// it is about, in its stored version.
-func metaOf(ctx context.Context, operation abi.Operation, obj *document.Document) (*document.Document, error) {
+// it is about, in its stored version. judged is the AdmissionRequest that a policy judges, which need not be what the
+// client sent: a survey judges what is stored. Without it, the request is the client's.
+func metaOf(ctx context.Context, operation abi.Operation, obj *document.Document, judged document.Value) (*document.Document, error) {
 	s, ok := ctx.Value(scopeKey{}).(*scope)
 	if !ok {
-		return newMeta(ctx, operation, obj)
+		return newMeta(ctx, operation, obj, judged)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,15 +132,18 @@ func metaOf(ctx context.Context, operation abi.Operation, obj *document.Document
 		apiVersion: obj.Get("apiVersion").String(),
 		namespace:  obj.Get("metadata", "namespace").String(),
 		name:       obj.Get("metadata", "name").String(),
+		resource:   judged.Get("requestResource", "resource").String(), subresource: judged.Get("requestSubResource").String(),
 	}
-	at := slices.IndexFunc(s.metas, func(m scopedMeta) bool { return m.operation == operation })
+	at := slices.IndexFunc(s.metas, func(m scopedMeta) bool {
+		return m.operation == operation && m.resource == want.resource && m.subresource == want.subresource
+	})
 	if at >= 0 {
 		have := s.metas[at]
-		if have.apiVersion == want.apiVersion && have.namespace == want.namespace && have.name == want.name {
+		if want.meta = have.meta; have == want {
 			return have.meta, nil
 		}
 	}
-	meta, err := newMeta(ctx, operation, obj)
+	meta, err := newMeta(ctx, operation, obj, judged)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +156,7 @@ func metaOf(ctx context.Context, operation abi.Operation, obj *document.Document
 	return meta, nil
 }
 
-func newMeta(ctx context.Context, operation abi.Operation, obj *document.Document) (*document.Document, error) {
+func newMeta(ctx context.Context, operation abi.Operation, obj *document.Document, judged document.Value) (*document.Document, error) {
 	received, ok := apirequest.ReceivedTimestampFrom(ctx)
 	if !ok {
 		received = time.Unix(0, 0) // no request: what the guest sees must not depend on when
@@ -166,7 +172,11 @@ func newMeta(ctx context.Context, operation abi.Operation, obj *document.Documen
 	if uid, ok := audit.AuditIDFrom(ctx); ok {
 		m.UID = string(uid)
 	}
-	if info, ok := request.InfoFrom(ctx); ok && info.IsResourceRequest {
+	if judged.Exists() {
+		m.Resource, m.Subresource = judged.Get("requestResource", "resource").String(), judged.Get("requestSubResource").String()
+		m.Name, m.Namespace = cmp.Or(m.Name, judged.Get("name").String()), cmp.Or(m.Namespace, judged.Get("namespace").String())
+		m.DryRun, _ = judged.Get("dryRun").Bool()
+	} else if info, ok := request.InfoFrom(ctx); ok && info.IsResourceRequest {
 		m.Resource, m.Subresource = info.Resource, info.Subresource
 		if m.Name == "" {
 			m.Name = info.Name

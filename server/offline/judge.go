@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/audit"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
 
@@ -74,6 +76,10 @@ func (s *Set) Judge(ctx context.Context, r *Request) (*Outcome, error) {
 	ctx = context.WithValue(ctx, surroundingsKey{}, around)
 	ctx = rest.WithCatalog(ctx, &catalog{resources: s.resources, policies: index})
 	ctx = request.WithNamespace(request.WithUser(ctx, a.User), a.Namespace)
+	if a.UID != "" {
+		ctx = audit.WithAuditContext(ctx)
+		audit.WithAuditID(ctx, types.UID(a.UID))
+	}
 	ctx = warning.WithWarningRecorder(apirequest.WithReceivedTimestamp(ctx, at), warnings)
 	ctx = policy.WithObserver(ctx, &policy.Observer{Judged: func(j policy.Judgement) {
 		v := Verdict{Kind: j.Policy.Kind, Policy: j.Policy.Name, Outcome: j.Outcome, Message: j.Message, Cost: j.Cost}
