@@ -12,12 +12,22 @@ import (
 // storage's revision, which all who ask at the same time share; where the cache is not
 // at that revision the row of an own write may be.
 func (c *Cacher) Get(ctx context.Context, key string, opts storage.GetOptions) (storage.Row, error) {
+	memory := storage.MemoryFrom(ctx)
 	suffix, ok := c.suffix(key, false)
+	if memory != nil && c.isStop.Load() {
+		return storage.Row{}, c.notReady()
+	}
 	if !ok || c.isStop.Load() {
 		return c.config.Storage.Get(ctx, key, opts)
 	}
 	c.usage.enter()
 	defer c.usage.leave()
+	if memory != nil {
+		if err := c.remember(ctx, memory); err != nil {
+			return storage.Row{}, err
+		}
+		return c.row(key, suffix, opts)
+	}
 	if opts.ResourceVersion == "" {
 		return c.getCurrent(ctx, key, suffix, opts)
 	}
@@ -105,7 +115,11 @@ func (c *Cacher) Count(ctx context.Context, prefix string) (int64, error) {
 
 // GetList implements storage.Interface.
 func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptions) (storage.List, error) {
+	memory := storage.MemoryFrom(ctx)
 	start, ok := c.suffix(key, opts.Recursive)
+	if memory != nil && c.isStop.Load() {
+		return storage.List{}, c.notReady()
+	}
 	if !ok || c.isStop.Load() {
 		return c.config.Storage.GetList(ctx, key, opts)
 	}
@@ -115,6 +129,13 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 	revision, err := storage.ResolveListRevision(prefix, opts)
 	if err != nil {
 		return storage.List{}, err
+	}
+	if memory != nil {
+		if err := c.remember(ctx, memory); err != nil {
+			return storage.List{}, err
+		}
+		f := newFilter(start, !opts.Recursive, opts.Predicate)
+		return c.page(ctx, c.snapshotFor(&f), &f, strings.TrimPrefix(revision.StartKey, c.config.Prefix), opts.Predicate.Limit)
 	}
 	c.start()
 	if !c.isReady.Load() {
@@ -144,8 +165,26 @@ func (c *Cacher) GetList(ctx context.Context, key string, opts storage.ListOptio
 		limit = 0
 	}
 	from := strings.TrimPrefix(revision.StartKey, c.config.Prefix)
-	return c.page(v, &f, from, limit)
+	return c.page(ctx, v, &f, from, limit)
 }
+
+// remember readies the cache for a read that must not go to the storage. It starts one that has not.
+func (c *Cacher) remember(ctx context.Context, memory *storage.Memory) error {
+	c.start()
+	switch {
+	case c.isReady.Load():
+		return nil
+	case memory.Wait:
+		return c.awaitReady(ctx)
+	}
+	if trouble := c.trouble.Load(); trouble != nil {
+		return trouble
+	}
+	return c.notReady()
+}
+
+// looksPerTest is after how many rows a list looks whether anybody still waits for it.
+const looksPerTest = 4096
 
 // anyAge reports whether a list takes any state, for which its limit is ignored.
 func anyAge(opts storage.ListOptions) bool {
@@ -199,14 +238,15 @@ func (c *Cacher) ascend(v view, f *filter, from string, visit func(*element) boo
 }
 
 // page returns a page, or with limit 0 all, of the rows of a state that f wants.
-func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List, error) {
+func (c *Cacher) page(ctx context.Context, v view, f *filter, from string, limit int64) (storage.List, error) {
 	list := storage.List{ResourceVersion: v.rv, Rows: []storage.Row{}}
+	memory := storage.MemoryFrom(ctx)
 	if f.exact {
 		if el := v.rows.get(f.start); el != nil && f.selected(el) {
 			list.Rows = append(list.Rows, el.row)
 		}
 		c.metrics.list.observe(nil, 1, 0, len(list.Rows))
-		return list, nil
+		return list, memory.Look(1)
 	}
 	selects := f.selects()
 	total := 0
@@ -219,6 +259,7 @@ func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List
 		list.Rows = make([]storage.Row, 0, size)
 	}
 	fetched, more := 0, false
+	var stop error
 	var last string
 	by := c.ascend(v, f, from, func(el *element) bool {
 		if limit > 0 && int64(len(list.Rows)) == limit {
@@ -226,6 +267,15 @@ func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List
 			return false
 		}
 		fetched++
+		if fetched%looksPerTest == 0 {
+			stop = ctx.Err()
+		}
+		if stop == nil && memory != nil {
+			stop = memory.Look(fetched)
+		}
+		if stop != nil {
+			return false
+		}
 		if !selects || f.selected(el) {
 			list.Rows = append(list.Rows, el.row)
 			last = el.suffix()
@@ -235,6 +285,9 @@ func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List
 	evaluated := 0
 	if selects {
 		evaluated = fetched
+	}
+	if stop != nil {
+		return storage.List{}, stop
 	}
 	c.metrics.list.observe(by, fetched, evaluated, len(list.Rows))
 	if selects {
@@ -246,6 +299,15 @@ func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List
 			more = true
 			return false
 		})
+	}
+	if memory != nil {
+		looked := v.rows.count(f.start, from)
+		if more {
+			looked -= v.rows.count(f.start, last+"\x00")
+		}
+		if err := memory.Look(looked); err != nil {
+			return storage.List{}, err
+		}
 	}
 	if !more {
 		return list, nil
@@ -259,6 +321,8 @@ func (c *Cacher) page(v view, f *filter, from string, limit int64) (storage.List
 		remaining := int64(total - len(list.Rows))
 		list.RemainingItemCount = &remaining
 	}
-	c.kept.keep(v, c.config.Clock.Now())
+	if memory == nil { // else nobody turns the page
+		c.kept.keep(v, c.config.Clock.Now())
+	}
 	return list, nil
 }

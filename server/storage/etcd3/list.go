@@ -79,6 +79,9 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 		list.ResourceVersion = uint64(page.rev)
 		more = page.more
 		fetched += len(page.kvs)
+		if err := storage.MemoryFrom(ctx).Look(fetched); err != nil {
+			return storage.List{}, err
+		}
 		if all && list.Rows == nil {
 			list.Rows = make([]storage.Row, 0, len(page.kvs))
 		}
