@@ -26,6 +26,9 @@ const (
 	MaxLookupRequestBytes = 4 << 10
 	// MaxLookupBytes bounds a LookupResult.
 	MaxLookupBytes = 1 << 20
+	// MaxLookupRows bounds the objects that the look-ups of one call look at to
+	// find what a selector selects.
+	MaxLookupRows = 100_000
 	// MaxLookupItems bounds the objects of a LookupResult.
 	MaxLookupItems = 500
 	// MaxAuthorize bounds the calls of authorize in one call.

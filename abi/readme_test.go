@@ -52,6 +52,7 @@ func TestReadme(t *testing.T) {
 		fmt.Sprintf("| request of a look-up | %d bytes |", abi.MaxLookupRequestBytes),
 		fmt.Sprintf("| answer of a look-up | %d bytes and %d objects |", abi.MaxLookupBytes, abi.MaxLookupItems),
 		fmt.Sprintf("| look-ups of one call | %d |", abi.MaxLookups),
+		fmt.Sprintf("| objects that the look-ups of one call go through | %d |", abi.MaxLookupRows),
 		fmt.Sprintf("| request of authorize | %d bytes |", abi.MaxAuthorizeRequestBytes),
 		fmt.Sprintf("| calls of authorize in one call | %d |", abi.MaxAuthorize),
 		"`"+abi.LookupCapability("", "<resource>")+"`", "`"+abi.LookupCapability("<group>", "<resource>")+"`", "| `"+abi.CapabilityAuthorize+"` |",

@@ -21,6 +21,7 @@ type Authorizer = lookup.Authorizer
 const (
 	lookupFuel    = 2_500 // reading a request and finding what it wants
 	lookupItems   = 50    // each object
+	lookupScan    = 50    // each object that was looked at and not selected
 	bytesPerMask  = 2     // of objects whose fields are picked
 	authorizeFuel = 2_500
 )
@@ -83,6 +84,7 @@ type looker struct {
 	authorizer   Authorizer
 
 	counted     int
+	scanned     int // objects
 	authorized  int
 	found       []Lookup
 	lastRequest []byte // nil: there is none
@@ -140,7 +142,7 @@ func (c *invocation) lookup(raw []byte) ([]byte, error) {
 	if c.look.loading || !slices.Contains(c.look.capabilities, q.Capability()) {
 		return nil, abi.EPERM
 	}
-	if c.look.counted == abi.MaxLookups {
+	if c.look.counted == abi.MaxLookups || c.look.scanned >= abi.MaxLookupRows {
 		return nil, abi.E2BIG
 	}
 	c.look.counted++
@@ -150,10 +152,16 @@ func (c *invocation) lookup(raw []byte) ([]byte, error) {
 	}
 	ctx, cancel := c.untilDeadline()
 	defer cancel()
+	q.MaxScan = abi.MaxLookupRows - c.look.scanned
 	found, err := c.look.objects.Lookup(ctx, q)
 	var refused abi.Errno
 	switch {
 	case errors.As(err, &refused):
+		if refused == abi.E2BIG { // it went through all that it may
+			c.look.scanned += q.MaxScan
+			c.charge(q.MaxScan * lookupScan)
+			c.test()
+		}
 		return nil, refused
 	case err != nil:
 		c.notReady(q.Capability()+" cannot be looked up now", err)
@@ -163,6 +171,8 @@ func (c *invocation) lookup(raw []byte) ([]byte, error) {
 		ResourceVersion: found.ResourceVersion, Items: len(found.Items), More: found.More,
 	}
 	c.look.found = append(c.look.found, record)
+	c.look.scanned += found.Scanned
+	c.charge(max(found.Scanned-len(found.Items), 0) * lookupScan)
 	per := bytesPerFuel
 	if len(q.Fields) > 0 {
 		per = bytesPerMask

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,7 +88,7 @@ func TestLookup(t *testing.T) {
 		},
 		{
 			name: "none of those selected", requests: []string{`{"resource":"configmaps","labelSelector":"a=b","fieldSelector":"metadata.name=c"}`},
-			want: `{"items":[],"resourceVersion":"13"}`, lookups: "lookup:configmaps * where a=b where metadata.name=c: 0 items at resourceVersion 13", fuel: 2844,
+			want: `{"items":[],"resourceVersion":"13"}`, lookups: "lookup:configmaps * where a=b where metadata.name=c: 0 items at resourceVersion 13", fuel: 3044,
 		},
 		{name: "not asked for", requests: []string{`{"resource":"secrets","namespace":"shop"}`}, want: "status 101", class: host.ClassBadOutput},
 		{name: "another group", requests: []string{`{"group":"apps","resource":"configmaps"}`}, want: "status 101", class: host.ClassBadOutput},
@@ -173,6 +174,61 @@ func TestLookupIsBounded(t *testing.T) {
 		t.Error("a look-up in nothing")
 	} else if class, _ := host.ClassOf(err); class != host.ClassNotReady {
 		t.Errorf("a look-up in nothing: %v", err)
+	}
+}
+
+// scans goes through a number of objects to find none.
+type scans struct {
+	rows int
+	asks []int // MaxScan of each look-up
+}
+
+func (s *scans) Lookup(_ context.Context, q *lookup.Query) (*lookup.Found, error) {
+	s.asks = append(s.asks, q.MaxScan)
+	if s.rows > q.MaxScan {
+		return nil, abi.E2BIG
+	}
+	return &lookup.Found{ResourceVersion: "1", Scanned: s.rows}, nil
+}
+
+// TestLookupPaysForWhatItGoesThrough: a selector that selects nothing is not for nothing, and all look-ups of a call together go
+// through so many objects.
+func TestLookupPaysForWhatItGoesThrough(t *testing.T) {
+	rt := newRuntime(t, host.Config{})
+	grants := []string{"lookup:configmaps"}
+	requests := make([]string, 4)
+	for i := range requests {
+		requests[i] = fmt.Sprintf(`{"resource":"configmaps","labelSelector":"a=%d"}`, i)
+	}
+	tests := []struct {
+		name  string
+		rows  int
+		fuel  uint64 // limit
+		asks  []int
+		least uint64 // fuel
+		want  string // in the error; "" is none
+	}{
+		{name: "a few", rows: 1000, fuel: 1_000_000, asks: []int{100_000, 99_000, 98_000, 97_000}, least: 4 * 50_000},
+		{name: "all there may be", rows: 25_000, fuel: 10_000_000, asks: []int{100_000, 75_000, 50_000, 25_000}, least: 4 * 25_000 * 50},
+		{name: "too many", rows: 40_000, fuel: 10_000_000, asks: []int{100_000, 60_000, 20_000}, want: "status 107"},
+		{name: "too many for the fuel", rows: 40_000, fuel: 3_000_000, asks: []int{100_000, 60_000}, want: "fuel exhausted"},
+		{name: "more than there may be for the fuel", rows: 200_000, fuel: 3_000_000, asks: []int{100_000}, want: "fuel exhausted"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &scans{rows: tc.rows}
+			m := load(t, rt, hosttest.Looker(grants, requests, abi.OpConnect), host.ModuleConfig{Capabilities: grants, Lookuper: s, Limits: host.Limits{Fuel: tc.fuel}})
+			res, err := m.Call(t.Context(), &host.Call{Op: abi.OpConnect, Object: doc(t, `{}`)})
+			switch {
+			case tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)):
+				t.Errorf("%v, want %q", err, tc.want)
+			case tc.want == "" && (err != nil || res.Fuel < tc.least):
+				t.Errorf("%+v, %v, want %d units or more", res, err, tc.least)
+			}
+			if !slices.Equal(s.asks, tc.asks) {
+				t.Errorf("asked %v, want %v", s.asks, tc.asks)
+			}
+		})
 	}
 }
 

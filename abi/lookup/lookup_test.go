@@ -98,6 +98,35 @@ func TestObjects(t *testing.T) {
 	}
 }
 
+// TestObjectsScanned: what a selector has a list go through is counted, up to the limit, and bounded.
+func TestObjectsScanned(t *testing.T) {
+	tests := []struct {
+		request string
+		max     int
+		items   int
+		scanned int
+		err     error
+	}{
+		{request: `{"resource":"configmaps"}`, items: 3, scanned: 3},
+		{request: `{"resource":"configmaps","labelSelector":"tier=none"}`, scanned: 3},
+		{request: `{"resource":"configmaps","namespace":"shop","labelSelector":"tier=none"}`, scanned: 2},
+		{request: `{"resource":"configmaps","limit":1,"labelSelector":"tier=gold"}`, items: 1, scanned: 2},
+		{request: `{"resource":"configmaps","limit":1,"labelSelector":"tier=gold"}`, max: 2, items: 1, scanned: 2},
+		{request: `{"resource":"configmaps","limit":1,"labelSelector":"tier=gold"}`, max: 1, err: abi.E2BIG},
+	}
+	for _, tc := range tests {
+		q, err := lookup.ParseQuery([]byte(tc.request))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.MaxScan = tc.max
+		f, err := objects(t).Lookup(t.Context(), q)
+		if !errors.Is(err, tc.err) || err == nil && (f.Scanned != tc.scanned || len(f.Items) != tc.items) {
+			t.Errorf("%s of at most %d: %+v, %v", tc.request, tc.max, f, err)
+		}
+	}
+}
+
 func TestNewObjectsErrors(t *testing.T) {
 	for _, texts := range [][]string{
 		{`{"apiVersion":"v1","kind":"ConfigMap"}`},

@@ -94,12 +94,19 @@ func (o *Objects) Lookup(_ context.Context, q *Query) (*Found, error) {
 	}
 	for _, obj := range o.sorted {
 		if obj.group != q.Group || obj.resource != q.Resource || q.Name != "" && (obj.name != q.Name || obj.namespace != q.Namespace) ||
-			q.Namespace != "" && obj.namespace != q.Namespace || !labels.match(obj.doc) || !fields.match(obj.doc) {
+			q.Namespace != "" && obj.namespace != q.Namespace {
 			continue
 		}
+		// As in a server, there is more where there are objects, selected or not.
 		if len(f.Items) == q.Limit {
 			f.More = true
 			break
+		}
+		if f.Scanned++; q.MaxScan > 0 && f.Scanned > q.MaxScan {
+			return nil, abi.E2BIG
+		}
+		if !labels.match(obj.doc) || !fields.match(obj.doc) {
+			continue
 		}
 		f.Items = append(f.Items, obj.doc)
 		if q.Name != "" {

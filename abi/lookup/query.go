@@ -16,10 +16,10 @@ import (
 
 // Lookuper finds the objects that guests ask for.
 type Lookuper interface {
-	// Lookup returns what a query selects, at most q.Limit of it. It must not
-	// wait longer than ctx. An error that is an abi.Errno is the guest's to
+	// Lookup returns what a query selects, at most q.Limit of it, and goes through
+	// q.MaxScan objects at most. It must not wait longer than ctx. An error that is an abi.Errno is the guest's to
 	// handle: EINVAL for a resource that does not exist or a selector that does
-	// not parse. Any other says that there is no answer now.
+	// not parse, E2BIG where MaxScan is not enough. Any other says that there is no answer now.
 	Lookup(ctx context.Context, q *Query) (*Found, error)
 }
 
@@ -35,7 +35,10 @@ type Authorizer interface {
 // Query is a LookupRequest that was checked. Its Limit is set.
 type Query struct {
 	abi.LookupRequest
-	mask *document.Mask // nil: objects are whole
+	// MaxScan is how many objects a list may go through: for more the answer
+	// is E2BIG. 0 is any number.
+	MaxScan int
+	mask    *document.Mask // nil: objects are whole
 }
 
 // Found is what a Query found.
@@ -46,6 +49,10 @@ type Found struct {
 	Items []*document.Document
 	// More were left out because of the limit.
 	More bool
+	// Scanned is how many objects of the resource, and the namespace, a list went
+	// through up to the last that it needed, Items included. It depends on
+	// the state that was seen alone.
+	Scanned int
 }
 
 // identity are the fields that every masked object has.

@@ -19,10 +19,12 @@ import (
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
 )
 
-// Lookuper answers guests from the caches of the resources in force, which it never waits for to become newer: no look-up
-// asks the storage, and none can wait for a write that is under way. Its zero value knows only the resources of requests.
+// Lookuper answers guests from the caches of the resources in force, in whatever state they are: no look-up of a resource
+// that has a cache asks the storage, nor waits for a cache that is being filled or for a write that is under way. There is
+// no answer until the cache is filled, which Keep has it be and stay. Its zero value knows only the resources of requests.
 type Lookuper struct {
 	// Holder has what is in force where the context of a call has no catalog, since it is of no request; nil: nothing is.
 	Holder func() *Holder
@@ -32,17 +34,13 @@ var _ host.Lookuper = Lookuper{}
 
 // Lookup implements host.Lookuper. Objects are in the version in which they are stored.
 func (l Lookuper) Lookup(ctx context.Context, q *lookup.Query) (*lookup.Found, error) {
-	catalog := rest.CatalogFrom(ctx)
-	if catalog == nil {
-		if l.Holder == nil {
-			return nil, errors.New("no resources are known")
-		}
-		snapshot, release := l.Holder().Acquire()
-		defer release()
-		catalog = snapshot
-		ctx = rest.WithCatalog(ctx, snapshot)
+	memory := &storage.Memory{MaxRows: q.MaxScan}
+	ctx, release, err := l.from(ctx, memory)
+	if err != nil {
+		return nil, err
 	}
-	r := catalog.Resource(q.Group, q.Resource)
+	defer release()
+	r := rest.CatalogFrom(ctx).Resource(q.Group, q.Resource)
 	switch {
 	case r == nil || len(r.Versions) == 0:
 		return nil, abi.EINVAL
@@ -53,14 +51,56 @@ func (l Lookuper) Lookup(ctx context.Context, q *lookup.Query) (*lookup.Found, e
 	if q.Name != "" {
 		return get(ctx, r.Versions[0].Storage, q)
 	}
-	return list(ctx, r.Versions[0].Storage, q)
+	found, err := list(ctx, r.Versions[0].Storage, q)
+	switch {
+	case memory.Exceeded:
+		return nil, abi.E2BIG
+	case err != nil:
+		return nil, err
+	}
+	found.Scanned = max(memory.Rows, len(found.Items))
+	return found, nil
+}
+
+// from returns the context of reads from memory, which has a catalog.
+func (l Lookuper) from(ctx context.Context, memory *storage.Memory) (context.Context, func(), error) {
+	ctx = storage.WithMemory(ctx, memory)
+	if rest.CatalogFrom(ctx) != nil {
+		return ctx, func() {}, nil
+	}
+	if l.Holder == nil {
+		return nil, nil, errors.New("no resources are known")
+	}
+	snapshot, release := l.Holder().Acquire()
+	return rest.WithCatalog(ctx, snapshot), release, nil
+}
+
+// Keep has the cache of a resource filled, and used as far as it stops when nobody uses it. With wait it returns when the cache
+// is filled, else it does not wait. A resource that does not exist has none.
+func (l Lookuper) Keep(ctx context.Context, group, resource string, wait bool) error {
+	ctx, release, err := l.from(ctx, &storage.Memory{Wait: wait})
+	if err != nil {
+		return err
+	}
+	defer release()
+	r := rest.CatalogFrom(ctx).Resource(group, resource)
+	if r == nil || len(r.Versions) == 0 {
+		return nil
+	}
+	lister, ok := r.Versions[0].Storage.(rest.Lister)
+	if !ok {
+		return nil
+	}
+	o := &internalversion.ListOptions{Limit: 1, ResourceVersion: anyList, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	_, err = lister.List(request.WithNamespace(ctx, ""), o)
+	return err
 }
 
 // anyAge is the resourceVersion of an object in whatever state the cache has it.
 const anyAge = "0"
 
-func get(ctx context.Context, storage any, q *lookup.Query) (*lookup.Found, error) {
-	getter, ok := storage.(rest.Getter)
+func get(ctx context.Context, from any, q *lookup.Query) (*lookup.Found, error) {
+	getter, ok := from.(rest.Getter)
 	if !ok {
 		return nil, abi.EINVAL
 	}
@@ -77,8 +117,8 @@ func get(ctx context.Context, storage any, q *lookup.Query) (*lookup.Found, erro
 // anyList is the resourceVersion of a list in whatever state the cache has it. Of "0" the limit would be ignored.
 const anyList = "1"
 
-func list(ctx context.Context, storage any, q *lookup.Query) (*lookup.Found, error) {
-	lister, ok := storage.(rest.Lister)
+func list(ctx context.Context, from any, q *lookup.Query) (*lookup.Found, error) {
+	lister, ok := from.(rest.Lister)
 	if !ok {
 		return nil, abi.EINVAL
 	}

@@ -23,6 +23,7 @@ import (
 	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
 )
 
 // shelf stores objects of one resource, and notes how it is asked.
@@ -32,6 +33,7 @@ type shelf struct {
 	get     *metav1.GetOptions
 	list    *internalversion.ListOptions
 	in      string
+	looks   int // how many objects a list looks at
 }
 
 func (s *shelf) Get(ctx context.Context, name string, o *metav1.GetOptions) (*document.Document, error) {
@@ -55,6 +57,9 @@ func (s *shelf) List(ctx context.Context, o *internalversion.ListOptions) (*rest
 	page := &rest.List{ResourceVersion: "40", Continue: "more"}
 	for _, obj := range s.objects {
 		page.Items = append(page.Items, obj)
+	}
+	if err := storage.MemoryFrom(ctx).Look(s.looks); err != nil {
+		return nil, err
 	}
 	return page, nil
 }
@@ -82,10 +87,13 @@ func TestLookuper(t *testing.T) {
 		want          error
 		items         int
 		version       string
+		looks         int
 	}{
 		{name: "one", request: `{"resource":"configmaps","namespace":"shop","name":"a"}`, items: 1, version: "12"},
 		{name: "absent", request: `{"resource":"configmaps","namespace":"shop","name":"b"}`},
 		{name: "a list", request: `{"resource":"configmaps","namespace":"shop","labelSelector":"a=b","fieldSelector":"metadata.name=a","limit":7}`, items: 1, version: "40"},
+		{name: "a long list", request: `{"resource":"configmaps"}`, items: 1, version: "40", looks: 1000},
+		{name: "one that is too long", request: `{"resource":"configmaps"}`, looks: 1001, want: abi.E2BIG},
 		{name: "without a namespace", request: `{"resource":"configmaps","name":"a"}`, want: abi.EINVAL},
 		{name: "with one too many", request: `{"resource":"nodes","namespace":"shop","name":"a"}`, want: abi.EINVAL},
 		{name: "no such resource", request: `{"resource":"nothings"}`, want: abi.EINVAL},
@@ -100,17 +108,21 @@ func TestLookuper(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &shelf{err: tc.err, objects: map[string]*document.Document{"shop/a": parse(t, `{"metadata":{"name":"a","namespace":"shop","resourceVersion":"12"}}`)}}
+			s := &shelf{err: tc.err, looks: tc.looks, objects: map[string]*document.Document{"shop/a": parse(t, `{"metadata":{"name":"a","namespace":"shop","resourceVersion":"12"}}`)}}
 			q, err := lookup.ParseQuery([]byte(tc.request))
 			if err != nil {
 				t.Fatal(err)
 			}
+			q.MaxScan = 1000
 			found, err := extension.Lookuper{}.Lookup(rest.WithCatalog(t.Context(), catalogOf(t, s)), q)
 			if !errors.Is(err, tc.want) {
 				t.Fatalf("error %v, want %v", err, tc.want)
 			}
 			if err == nil && (len(found.Items) != tc.items || found.ResourceVersion != tc.version) {
 				t.Errorf("found %+v", found)
+			}
+			if err == nil && tc.looks > 0 && found.Scanned != tc.looks {
+				t.Errorf("%d objects were looked at, want %d", found.Scanned, tc.looks)
 			}
 			// Nothing may ask for the most recent state, which only the storage knows.
 			if s.get != nil && s.get.ResourceVersion != "0" {
