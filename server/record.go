@@ -1,6 +1,8 @@
 package server
 
 import (
+	"net/http"
+
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/recording"
@@ -22,4 +24,14 @@ func (s *Server) record(first admission.Mutator, guarded *policy.Admission, name
 		return nil, err
 	}
 	return &admission.Chain{Mutators: []admission.Mutator{first, s.recorder}, Validators: []admission.Validator{s.recorder}}, nil
+}
+
+// recorded returns a handler whose requests are told apart where they are recorded.
+func (s *Server) recorded(api http.Handler) http.Handler {
+	if s.recorder == nil {
+		return api
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		api.ServeHTTP(w, r.WithContext(recording.WithRequest(r.Context())))
+	})
 }

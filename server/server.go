@@ -313,7 +313,7 @@ func (s *Server) handler() (http.Handler, error) {
 	live := append([]check{{"ping", func(context.Context) error { return nil }}}, etcds...)
 	ready := append(slices.Concat(live, readiness), check{"configuration", s.starting.check}, check{"shutdown", s.stopping.check})
 	rows := encryptionChecks(s.encryption)
-	routes, err := newMux(api, promhttp.HandlerFor(s.gatherer(), promhttp.HandlerOpts{}),
+	routes, err := newMux(s.recorded(api), promhttp.HandlerFor(s.gatherer(), promhttp.HandlerOpts{}),
 		&health{"/healthz", slices.Concat(live, rows)}, &health{"/livez", live}, &health{"/readyz", slices.Concat(ready, rows)})
 	if err != nil {
 		return nil, err

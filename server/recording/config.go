@@ -33,7 +33,7 @@ type Config struct {
 	MaxBytes int64
 	// Backups are how many files are kept beside it; 0: DefaultBackups, negative: none.
 	Backups int
-	// Redact are resources, as deployments.apps, of whose objects nothing is written, beside secrets.
+	// Redact are resources, as deployments.apps, that are treated as secrets are; see the package.
 	Redact []string
 	// Exclude are resources whose requests are not recorded; nil: DefaultExclude.
 	Exclude []string

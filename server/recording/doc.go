@@ -5,10 +5,11 @@
 // A write that is tried again after a conflict has one for each try.
 // It never holds up a request: what its queue does not take is dropped and counted.
 //
-// Nothing of a Secret is ever written, nor of a TokenRequest, nor of what [Config] names: of such an object the record
-// has the kind, the name and the namespace; what policies said of it may quote it, and is left out too. Params that are
-// such objects are treated in the same way. All else is in the file as clients sent it, which is for its owner alone to
-// read.
+// Of an object that is a Secret, a TokenRequest, or one that [Config] names, a record has the kind, the name and the
+// namespace, and no more; what policies said of it may quote it, and is left out too. So it is with params that are such
+// objects, and with the namespace that a policy read. All else is in the file as clients sent it. A module that may look
+// up secrets can put what it found into the message of another request: that is written, as the client gets it. The file
+// is for its owner alone to read.
 //
 // A [Reader] reads records back, one at a time, and also what others write: plain AdmissionReviews, and the audit log of
 // a Kubernetes API server.

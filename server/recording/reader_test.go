@@ -90,16 +90,3 @@ func (zeros) Read(p []byte) (int, error) {
 	}
 	return len(p), nil
 }
-
-func TestRecent(t *testing.T) {
-	var r recent
-	for i := range maxRecent + 2 {
-		r.add(strings.Repeat("x", i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/182%20) + string(rune(i)))
-	}
-	if len(r.known) > maxRecent || len(r.order) > maxRecent {
-		t.Errorf("%d are remembered", len(r.known))
-	}
-	if r.add("new"); !r.has("new") || r.has("other") || r.has("") {
-		t.Error("what it remembers is not what was added")
-	}
-}

@@ -35,7 +35,8 @@ type Request struct {
 	Options            json.RawMessage              `json:"options,omitempty"`
 }
 
-// Response is what admission said.
+// Response is what the policies said together, as far as they are enforced: what else admission refused, or became of the
+// request afterwards, is not recorded. Of an audit log it is what became of the request.
 type Response struct {
 	UID     string         `json:"uid"`
 	Allowed bool           `json:"allowed"`
@@ -61,11 +62,12 @@ type Details struct {
 	Verdicts []Verdict `json:"verdicts,omitempty"`
 	// Patched is the object as the mutating policies left it, where they changed it.
 	Patched json.RawMessage `json:"patched,omitempty"`
-	// Namespace is that of the object.
+	// Namespace is that of the object: as the policies read it, or, where none did, as it was when the record was written.
+	// It is left out where Config.Redact names namespaces, but for its name where a policy read it.
 	Namespace json.RawMessage `json:"namespace,omitempty"`
 	// Params are the objects that policies judged by.
 	Params []Param `json:"params,omitempty"`
-	// Redacted says that the content of the object, or of a param, was left out. Such a request cannot be judged again.
+	// Redacted says that the content of the object, of a param, or of the namespace that a policy read, was left out. Such a request cannot be judged again.
 	Redacted bool `json:"redacted,omitempty"`
 	// WithoutOldObject says that the source of the record has none, though there was one.
 	WithoutOldObject bool `json:"withoutOldObject,omitempty"`

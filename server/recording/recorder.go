@@ -37,8 +37,6 @@ type Recorder struct {
 	queue          chan *entry
 	// queued are the bytes in queue.
 	queued atomic.Int64
-	// mutated are the requests that were recorded in the phase Mutate, as far as they are remembered. Run uses it.
-	mutated recent
 	// told is when an error was last told of. Run uses it.
 	told         time.Time
 	drainTimeout time.Duration
@@ -74,6 +72,8 @@ type entry struct {
 	before, after *document.Document
 	verdicts      []Verdict
 	params        []param
+	namespace     *document.Document // nil: no policy read it
+	mutated       bool
 	err           error
 	size          int64
 }
@@ -85,8 +85,9 @@ func (x *Recorder) Handles(op admission.Operation) bool {
 
 // observation is what the policies say of a request in one phase.
 type observation struct {
-	verdicts []Verdict
-	params   []param
+	verdicts  []Verdict
+	params    []param
+	namespace *document.Document
 }
 
 // param is an object that a policy judged by. Nothing of a secret one is written.
@@ -114,7 +115,13 @@ func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observe
 				}
 			}
 		},
+		Namespace: func(namespace *document.Document) { o.namespace = namespace },
 	}
+}
+
+// entry returns the record of an observation.
+func (o *observation) entry(phase string, before *document.Document, err error) *entry {
+	return &entry{phase: phase, before: before, verdicts: o.verdicts, params: o.params, namespace: o.namespace, err: err}
 }
 
 // Admit implements admission.Mutator.
@@ -124,13 +131,15 @@ func (x *Recorder) Admit(ctx context.Context, a *admission.Attributes) error {
 	}
 	seen, before := &observation{}, a.Object
 	err := x.cfg.Policies.Admit(policy.WithObserver(ctx, x.observer(ctx, seen)), a)
+	recorded := false
 	if len(seen.verdicts) > 0 || err != nil {
-		e := &entry{phase: Mutate, before: before, verdicts: seen.verdicts, params: seen.params, err: err}
+		e := seen.entry(Mutate, before, err)
 		if a.Object != before {
 			e.after = a.Object
 		}
-		x.enqueue(e, a)
+		recorded = x.enqueue(e, a)
 	}
+	marksFrom(ctx).set(a, recorded)
 	return err
 }
 
@@ -141,7 +150,9 @@ func (x *Recorder) Validate(ctx context.Context, a *admission.Attributes) error 
 	}
 	seen := &observation{}
 	err := x.cfg.Policies.Validate(policy.WithObserver(ctx, x.observer(ctx, seen)), a)
-	x.enqueue(&entry{phase: Validate, before: a.Object, verdicts: seen.verdicts, params: seen.params, err: err}, a)
+	e := seen.entry(Validate, a.Object, err)
+	e.mutated = marksFrom(ctx).has(a)
+	x.enqueue(e, a)
 	return err
 }
 
@@ -150,10 +161,10 @@ func (x *Recorder) records(a *admission.Attributes) bool {
 	return !policy.IsExempt(a.Resource.Group, a.Resource.Resource) && !x.except[a.Resource.GroupResource()]
 }
 
-// enqueue hands a record to Run, or drops it.
-func (x *Recorder) enqueue(e *entry, a *admission.Attributes) {
+// enqueue hands a record to Run, or drops it and returns false.
+func (x *Recorder) enqueue(e *entry, a *admission.Attributes) bool {
 	e.time, e.attributes = time.Now(), *a
-	for _, d := range []*document.Document{e.before, e.after, a.OldObject} {
+	for _, d := range []*document.Document{e.before, e.after, a.OldObject, e.namespace} {
 		if d != nil {
 			e.size += int64(len(d.Bytes()))
 		}
@@ -164,13 +175,15 @@ func (x *Recorder) enqueue(e *entry, a *admission.Attributes) {
 	if x.queued.Add(e.size) > maxQueuedBytes {
 		x.queued.Add(-e.size)
 		x.cfg.Metrics.drop(droppedQueue, 1)
-		return
+		return false
 	}
 	select {
 	case x.queue <- e:
+		return true
 	default:
 		x.queued.Add(-e.size)
 		x.cfg.Metrics.drop(droppedQueue, 1)
+		return false
 	}
 }
 
@@ -256,12 +269,7 @@ func (x *Recorder) line(ctx context.Context, e *entry) ([]byte, error) {
 			RequestSubResource: a.Subresource, Name: admission.NameOf(a), Namespace: a.Namespace, Operation: string(a.Operation),
 			DryRun: a.DryRun, Options: raw(a.Options)},
 		Response: &Response{UID: a.UID, Allowed: e.err == nil},
-		Weir:     &Details{Time: e.time.UTC(), Phase: e.phase, Verdicts: e.verdicts},
-	}
-	if e.phase == Mutate {
-		x.mutated.add(a.UID)
-	} else {
-		r.Weir.Mutated = x.mutated.has(a.UID)
+		Weir:     &Details{Time: e.time.UTC(), Phase: e.phase, Verdicts: e.verdicts, Mutated: e.mutated},
 	}
 	if u := a.User; u != nil {
 		r.Request.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
@@ -293,18 +301,33 @@ func (x *Recorder) line(ctx context.Context, e *entry) ([]byte, error) {
 		object, old, patched = stub(object), stub(old), stub(patched)
 	}
 	r.Request.Object, r.Request.OldObject, r.Weir.Patched = raw(object), raw(old), raw(patched)
+	switch {
+	case !x.redact[schema.GroupResource{Resource: "namespaces"}]:
+		r.Weir.Namespace = raw(x.namespaceOf(ctx, e))
+	case e.namespace != nil:
+		secret = true
+		r.Weir.Namespace = raw(stub(e.namespace))
+	}
 	if secret {
 		r.hide()
 	}
-	if a.Namespace != "" {
-		ctx, cancel := context.WithTimeout(request.WithNamespace(context.WithoutCancel(ctx), ""), namespaceTimeout)
-		defer cancel()
-		if ns, err := x.cfg.Namespaces.Get(ctx, a.Namespace, &metav1.GetOptions{ResourceVersion: "0"}); err == nil {
-			r.Weir.Namespace = raw(ns)
-		}
-	}
 	line, err := json.Marshal(r)
 	return append(line, '\n'), err
+}
+
+// namespaceOf returns the namespace of a request: as the policies read it, or as it is now where none did, for one that
+// will; nil where there is none.
+func (x *Recorder) namespaceOf(ctx context.Context, e *entry) *document.Document {
+	if e.namespace != nil || e.attributes.Namespace == "" {
+		return e.namespace
+	}
+	ctx, cancel := context.WithTimeout(request.WithNamespace(ctx, ""), namespaceTimeout)
+	defer cancel()
+	namespace, err := x.cfg.Namespaces.Get(ctx, e.attributes.Namespace, &metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil
+	}
+	return namespace
 }
 
 // hide leaves out what may quote a secret.

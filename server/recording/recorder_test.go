@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -49,6 +51,22 @@ type namespaces struct{}
 
 func (namespaces) Get(_ context.Context, name string, _ *metav1.GetOptions) (*document.Document, error) {
 	return document.FromValue(map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+}
+
+// refused has none that may be asked for.
+type refused struct{ t *testing.T }
+
+func (r refused) Get(context.Context, string, *metav1.GetOptions) (*document.Document, error) {
+	r.t.Error("a namespace is read")
+	return nil, errors.New("refused")
+}
+
+// late has no answer before its context ends.
+type late struct{}
+
+func (late) Get(ctx context.Context, _ string, _ *metav1.GetOptions) (*document.Document, error) {
+	<-ctx.Done()
+	return nil, context.Cause(ctx)
 }
 
 func doc(t testing.TB, text string) *document.Document {
@@ -130,16 +148,18 @@ func TestRecorderWrites(t *testing.T) {
 		},
 	})
 	records, _ := recorded(t, cfg, func(x *Recorder) {
-		a := asked(t, "pods", "Pod", "changed", pod)
-		if err := x.Admit(t.Context(), a); err != nil {
+		a, ctx := asked(t, "pods", "Pod", "changed", pod), WithRequest(t.Context())
+		if err := x.Admit(ctx, a); err != nil {
 			t.Fatal(err)
 		}
-		if err := x.Validate(t.Context(), a); !apierrors.IsForbidden(err) {
+		if err := x.Validate(ctx, a); !apierrors.IsForbidden(err) {
 			t.Fatalf("the verdict of the policies is %v", err)
 		}
 		_ = x.Validate(t.Context(), asked(t, "leases", "Lease", "unwatched", pod))
+		// Another request, whose client chose the same id.
+		_ = x.Validate(WithRequest(t.Context()), asked(t, "pods", "Pod", "changed", pod))
 	})
-	if len(records) != 3 {
+	if len(records) != 4 {
 		t.Fatalf("%d records", len(records))
 	}
 	mutate, validate := records[0], records[1]
@@ -159,10 +179,10 @@ func TestRecorderWrites(t *testing.T) {
 	if !strings.Contains(string(validate.Weir.Namespace), `"default"`) {
 		t.Errorf("namespace %s", validate.Weir.Namespace)
 	}
-	if records[2].Weir.Mutated {
+	if records[2].Weir.Mutated || records[3].Weir.Mutated {
 		t.Error("a request that no policy changed is said to be changed")
 	}
-	if n := testutil.ToFloat64(cfg.Metrics.written); n != 3 {
+	if n := testutil.ToFloat64(cfg.Metrics.written); n != 4 {
 		t.Errorf("%v are counted", n)
 	}
 	info, err := os.Stat(cfg.File)
@@ -176,11 +196,12 @@ func TestRecorderRedacts(t *testing.T) {
 	secret := `{"apiVersion":"v1","data":{"p":"aHVudGVyMg=="},"kind":"Secret","metadata":{"annotations":{"last":"hunter2"},"name":"a","namespace":"default"}}`
 	pod := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`
 	tests := []struct {
-		name     string
-		redact   []string
-		request  func() *admission.Attributes
-		params   []*document.Document
-		redacted bool
+		name    string
+		redact  []string
+		request func() *admission.Attributes
+		params  []*document.Document
+		// namespace: the policy reads it.
+		namespace, redacted bool
 	}{
 		{name: "a secret", request: func() *admission.Attributes { return asked(t, "secrets", "Secret", "1", secret) }, redacted: true},
 		{name: "a secret that is deleted", request: func() *admission.Attributes {
@@ -197,6 +218,8 @@ func TestRecorderRedacts(t *testing.T) {
 			return asked(t, "configmaps", "ConfigMap", "1", `{"apiVersion":"v1","data":{"a":"hunter2"},"kind":"ConfigMap","metadata":{"name":"a"}}`)
 		}, redacted: true},
 		{name: "a secret among the params", request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }, params: []*document.Document{doc(t, secret)}, redacted: true},
+		{name: "the namespace that a policy read", redact: []string{"namespaces"}, request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }, namespace: true, redacted: true},
+		{name: "a namespace that none read", redact: []string{"namespaces"}, request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }},
 		{name: "a pod", request: func() *admission.Attributes { return asked(t, "pods", "Pod", "1", pod) }},
 	}
 	for _, tc := range tests {
@@ -206,10 +229,15 @@ func TestRecorderRedacts(t *testing.T) {
 				message = "no"
 			}
 			cfg := config(t, said{validate: func(ctx context.Context, _ *admission.Attributes) error {
+				if tc.namespace {
+					policy.ObserverFrom(ctx).Namespace(doc(t, `{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"a":"hunter2"},"name":"default"}}`))
+				}
 				judge(ctx, policy.OutcomeDeny, message, tc.params...)
 				return apierrors.NewBadRequest(message)
 			}})
-			cfg.Redact = tc.redact
+			if cfg.Redact = tc.redact; slices.Contains(tc.redact, "namespaces") {
+				cfg.Namespaces = refused{t}
+			}
 			records, text := recorded(t, cfg, func(x *Recorder) { _ = x.Validate(t.Context(), tc.request()) })
 			if strings.Contains(text, "hunter2") || strings.Contains(text, "aHVudGVyMg") {
 				t.Errorf("the secret is in the file: %s", text)
@@ -253,12 +281,70 @@ func TestRecorderNeverWaits(t *testing.T) {
 	if n := testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedQueue)); n < 36 || x.queued.Load() > maxQueuedBytes {
 		t.Errorf("%v of 100 MiB are dropped, %d bytes are kept", n, x.queued.Load())
 	}
+	before := testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedQueue))
+	for len(x.queue) > 0 { // so that it is their number that counts, and not their size
+		x.queued.Add(-(<-x.queue).size)
+	}
 	small := asked(t, "pods", "Pod", "1", `{}`)
-	for range maxQueued {
+	for range maxQueued + 7 {
 		_ = x.Validate(t.Context(), small)
 	}
-	if n := len(x.queue); n > maxQueued {
-		t.Errorf("%d are kept", n)
+	if n := testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedQueue)) - before; n != 7 || len(x.queue) != maxQueued {
+		t.Errorf("%v are dropped, %d are kept", n, len(x.queue))
+	}
+}
+
+// TestRecorderEnds: what cannot be written in time when a server ends is dropped and counted.
+func TestRecorderEnds(t *testing.T) {
+	cfg := config(t, said{})
+	cfg.Namespaces = late{}
+	x, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.drainTimeout = time.Millisecond
+	for range 10 {
+		_ = x.Validate(t.Context(), asked(t, "pods", "Pod", "1", `{}`))
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	x.Run(ended)
+	written, dropped := testutil.ToFloat64(cfg.Metrics.written), testutil.ToFloat64(cfg.Metrics.dropped.WithLabelValues(droppedEnd))
+	if written > 1 || written+dropped != 10 || x.queued.Load() != 0 {
+		t.Errorf("%v are written, %v are dropped, %d bytes are left", written, dropped, x.queued.Load())
+	}
+}
+
+// TestRecorderMarks: each object that a request deletes, and each try to write one, has its own phases.
+func TestRecorderMarks(t *testing.T) {
+	deleted := func(name string) *admission.Attributes {
+		return &admission.Attributes{Operation: admission.Delete, Namespace: "default", Name: name}
+	}
+	created, named := &admission.Attributes{Operation: admission.Create}, &admission.Attributes{Operation: admission.Create, Name: "a-x7k2p"}
+	m := marksFrom(WithRequest(t.Context()))
+	m.set(deleted("a"), true)
+	m.set(created, true)
+	if !m.has(deleted("a")) || m.has(deleted("b")) || !m.has(named) {
+		t.Errorf("marks %v", m.names)
+	}
+	if m.set(created, false); m.has(named) || !m.has(deleted("a")) {
+		t.Errorf("marks %v after another try", m.names)
+	}
+	none := marksFrom(t.Context())
+	if none.set(created, true); none.has(created) {
+		t.Error("there is a mark without a request")
+	}
+}
+
+// TestRecorderKeepsTheNamespace: it is written as the policies read it, whatever became of it since.
+func TestRecorderKeepsTheNamespace(t *testing.T) {
+	cfg := config(t, said{validate: func(ctx context.Context, _ *admission.Attributes) error {
+		policy.ObserverFrom(ctx).Namespace(doc(t, `{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"then":"1"},"name":"default"}}`))
+		return nil
+	}})
+	records, text := recorded(t, cfg, func(x *Recorder) { _ = x.Validate(t.Context(), asked(t, "pods", "Pod", "1", `{}`)) })
+	if len(records) != 1 || !strings.Contains(string(records[0].Weir.Namespace), `"then":"1"`) {
+		t.Errorf("got %s", text)
 	}
 }
 

@@ -220,6 +220,9 @@ func (e *evaluation) readNamespace() (*document.Document, error) {
 		e.namespaceKnown = true
 		// The most recent one: labels that have been acknowledged count.
 		e.namespace, e.namespaceErr = e.namespaces.Get(request.WithNamespace(e.ctx, ""), e.attributes.Namespace, &metav1.GetOptions{})
+		if e.namespaceErr == nil {
+			e.observer.readNamespace(e.namespace)
+		}
 	}
 	return e.namespace, e.namespaceErr
 }

@@ -14,6 +14,8 @@ type Observer struct {
 	Judged func(Judgement)
 	// Bound is called with the params that a binding has a policy judge by, before it does.
 	Bound func(p *Policy, b *Binding, params []*document.Document)
+	// Namespace is called with the namespace of the request, when it is read for a selector or an expression.
+	Namespace func(namespace *document.Document)
 }
 
 // Judgement is what one policy says of one request by one binding and one param. A policy that denies for several
@@ -65,6 +67,13 @@ func (o *Observer) judged(j Judgement) {
 func (o *Observer) bound(p *Policy, b *Binding, params []*document.Document) {
 	if o != nil && o.Bound != nil {
 		o.Bound(p, b, params)
+	}
+}
+
+// readNamespace tells of the namespace.
+func (o *Observer) readNamespace(namespace *document.Document) {
+	if o != nil && o.Namespace != nil {
+		o.Namespace(namespace)
 	}
 }
 

@@ -144,6 +144,9 @@ func TestReplay(t *testing.T) {
 	if bytes.Contains(text, []byte("hunter2")) || bytes.Contains(text, []byte("aHVudGVyMg")) || !bytes.Contains(text, []byte(`"redacted":true`)) {
 		t.Errorf("a secret is recorded: %s", text)
 	}
+	if !bytes.Contains(text, []byte(`"phase":"Validate","mutated":true`)) {
+		t.Errorf("no request is recorded in two phases that know of each other: %s", text)
+	}
 	tests := []struct {
 		name, policies string
 		code           int
