@@ -5,6 +5,7 @@ import (
 
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/extension"
+	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/request"
 )
 
@@ -15,6 +16,12 @@ func (s *Server) allow(ctx context.Context) context.Context {
 		return ctx
 	}
 	return extension.Allowance{Fuel: s.config.ModuleRequestFuel, Timeout: s.config.ModuleRequestTimeout}.Begin(ctx)
+}
+
+// lookupKeeper keeps in memory what modules look up, longer than caches that nobody uses stay.
+func (s *Server) lookupKeeper() loader.LookupKeeper {
+	keep := extension.Lookuper{Holder: func() *extension.Holder { return s.loader.Holder() }}.Keep
+	return loader.LookupKeeper{Keep: keep, Interval: s.config.Storage.WatchCacheIdleTimeout / 4}
 }
 
 // lookuper is what modules look objects up in.

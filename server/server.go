@@ -244,7 +244,7 @@ func (s *Server) openLoader() error {
 		Sources: sources, RefetchInterval: s.config.ModuleSources.RefetchInterval,
 		PolicyDir: s.config.PolicyDir, SuspendPolicies: s.config.SuspendPolicies,
 		Logger: s.logger, Definitions: set.Definitions(), Builder: build, Engine: engine, Conditions: conditions, Rego: rules, Types: typeChecker{engine}, Host: s.host, ServerName: s.name(),
-		Lookuper: s.lookuper(), Authorizer: s.guestAuthorizer(),
+		Lookuper: s.lookuper(), LookupKeeper: s.lookupKeeper(), Authorizer: s.guestAuthorizer(),
 		ModuleDir: s.config.ModuleDir, ArtefactDir: filepath.Join(s.config.DataDir, "artefacts"), Metrics: metrics, PolicyMetrics: s.policies,
 	})
 	if err != nil {

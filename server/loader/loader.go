@@ -47,6 +47,8 @@ type Config struct {
 	// Lookuper and Authorizer answer the modules to which that is granted; nil: such calls fail as not ready.
 	Lookuper   host.Lookuper
 	Authorizer host.Authorizer
+	// LookupKeeper keeps in memory what modules look up.
+	LookupKeeper LookupKeeper
 	// ModuleDir is the directory below which source.file of a Module is.
 	ModuleDir string
 	// Sources fetches modules over the network; nil: a client with the defaults. The Loader closes it.
@@ -94,6 +96,8 @@ type Loader struct {
 	events    *events
 	// background runs loads, clean-ups, and what follows the sources of modules.
 	background *background
+	// published has something when there is a new snapshot.
+	published chan struct{}
 	// first are the built-in resources without any strategy, whose storage the Loader itself reads and writes: no
 	// rule of a user is in its way. It never changes.
 	first map[schema.GroupResource]*rest.Resource
@@ -145,6 +149,9 @@ func New(cfg Config) (*Loader, error) {
 	if cfg.Conditions == nil {
 		cfg.Conditions = cfg.Engine
 	}
+	if cfg.LookupKeeper.Interval <= 0 {
+		cfg.LookupKeeper.Interval = keepInterval
+	}
 	if cfg.RefetchInterval == 0 {
 		cfg.RefetchInterval = refetchInterval
 	}
@@ -162,6 +169,7 @@ func New(cfg Config) (*Loader, error) {
 	l := &Loader{
 		cfg:        cfg,
 		artefacts:  store,
+		published:  make(chan struct{}, 1),
 		first:      map[schema.GroupResource]*rest.Resource{},
 		entries:    map[schema.GroupResource]*entry{},
 		crds:       map[string]*crdState{},
@@ -246,6 +254,7 @@ func (l *Loader) Run(ctx context.Context) {
 	work.Go(func() { l.background.run(ctx) })
 	work.Go(func() { l.followPolicyFiles(ctx) })
 	work.Go(func() { l.followTallies(ctx) })
+	work.Go(func() { l.keepLookups(ctx) })
 	writer.Go(func() { l.status.run(writing) })
 	work.Wait()
 	stop() // after those that have something written
@@ -347,6 +356,10 @@ func (l *Loader) publishLocked() {
 		return
 	}
 	l.holder.Publish(next)
+	select {
+	case l.published <- struct{}{}:
+	default:
+	}
 	l.cfg.Metrics.published(l.generation)
 	for _, gr := range l.dropped {
 		if l.entries[gr] == nil { // not served again meanwhile

@@ -175,6 +175,7 @@ func (l *moduleLoad) prepare(ctx context.Context) (_ *loadedModule, err error) {
 		return nil, err
 	}
 	l.configureAhead(ctx, loaded, data)
+	l.keepAhead(ctx, loaded)
 	if err := l.artefacts.put(digest, data); err != nil {
 		return nil, fmt.Errorf("keep the artefact: %w", err)
 	}
@@ -195,6 +196,7 @@ func (l *moduleLoad) restore(ctx context.Context) (*loadedModule, error) {
 	}
 	loaded.image = l.object.Status.Image
 	l.configureAhead(ctx, loaded, data)
+	l.keepAhead(ctx, loaded)
 	return loaded, nil
 }
 
