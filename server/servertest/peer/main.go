@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&load.objects, "objects", 5000, "objects that lists have")
 	flags.IntVar(&load.held, "held", 20000, "objects that memory is measured with")
 	flags.IntVar(&load.watchers, "watchers", 500, "watchers")
-	flags.DurationVar(&load.settle, "settle", 20*time.Second, "between the last write and the measurement of memory")
+	flags.DurationVar(&load.settle, "settle", time.Minute, "between the last write and the measurement of memory")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
