@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/apis/v1alpha1"
@@ -23,7 +24,9 @@ import (
 
 const (
 	// impactPath is where PolicyImpacts are posted to.
-	impactPath = "/apis/weir.dev/v1alpha1/policyimpacts"
+	impactPath = "/apis/" + impactVersion + "/policyimpacts"
+	// impactVersion is their apiVersion.
+	impactVersion = "weir.dev/v1alpha1"
 	// linesType is the media type of an answer that is a stream of JSON values, each on a line.
 	linesType = "application/x-ndjson"
 	// maxImpactBytes bounds a question.
@@ -61,7 +64,6 @@ type impactLines struct{ answer *loader.Impact }
 // ServeHTTP implements http.Handler.
 func (h impactLines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	request.MarkServed(r.Context())
-	in := &v1alpha1.PolicyImpact{}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxImpactBytes))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -72,8 +74,9 @@ func (h impactLines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		request.WriteError(w, apierrors.NewBadRequest(err.Error()))
 		return
 	}
-	if err := json.Unmarshal(raw, in); err != nil {
-		request.WriteError(w, apierrors.NewBadRequest(fmt.Sprintf("PolicyImpact: %v", err)))
+	in, err := decodeImpact(raw)
+	if err != nil {
+		request.WriteError(w, err)
 		return
 	}
 	lines := &lineWriter{to: w, buffer: bufio.NewWriterSize(w, 32<<10)}
@@ -92,6 +95,23 @@ func (h impactLines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_ = lines.buffer.Flush() // a client that is gone needs no answer
 	}
+}
+
+// decodeImpact reads a question. What it does not know is an error, as are members that are there twice: a question that
+// is not understood has no answer.
+func decodeImpact(raw []byte) (*v1alpha1.PolicyImpact, error) {
+	in := &v1alpha1.PolicyImpact{}
+	strict, err := kjson.UnmarshalStrict(raw, in)
+	if err == nil {
+		err = errors.Join(strict...)
+	}
+	switch {
+	case err != nil:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("PolicyImpact: %v", err))
+	case in.APIVersion != impactVersion || in.Kind != "PolicyImpact":
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body is %s %q, want PolicyImpact %q", in.Kind, in.APIVersion, impactVersion))
+	}
+	return in, nil
 }
 
 // lineWriter writes values, each on a line.

@@ -191,6 +191,9 @@ func statusOf(r *policy.SurveyReport, notes []string) (*v1alpha1.PolicyImpactSta
 		}
 		out.Continue = base64.RawURLEncoding.EncodeToString(raw)
 	}
+	if r.Renewed {
+		out.Notes = append(out.Notes, "the state that was counted is compacted: the rest of its objects were counted in a newer one, a few perhaps twice or not at all")
+	}
 	for _, name := range r.Idle {
 		out.Notes = append(out.Notes, fmt.Sprintf("policy %q concerns no object that is stored: its rules name other resources, operations or subresources", name))
 	}

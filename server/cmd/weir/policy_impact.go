@@ -99,22 +99,40 @@ func (f *impactFlags) run(command *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	for {
-		if err := asked.ask(command.Context(), client, address.String()); err != nil {
-			return err
-		}
-		if asked.status.Complete || f.reached(&asked) {
-			break
-		}
-		f.spec.Continue = asked.status.Continue
+	failed := asked.all(command.Context(), client, address.String())
+	if failed != nil && asked.answers == 0 {
+		return failed
 	}
 	if err := asked.print(); err != nil {
 		return err
+	}
+	if failed != nil {
+		return failed
 	}
 	if asked.refused > 0 {
 		return exitCode(1)
 	}
 	return nil
+}
+
+// all asks until all objects are counted, or as many as were asked for.
+func (c *impactCount) all(ctx context.Context, client *http.Client, address string) error {
+	f := c.flags
+	for {
+		if err := c.ask(ctx, client, address); err != nil {
+			if c.answers > 0 {
+				c.status.Reason = err.Error()
+			}
+			return err
+		}
+		if c.status.Complete || f.reached(c) {
+			return nil
+		}
+		if c.status.Continue == f.spec.Continue {
+			return fmt.Errorf("the server does not get on with the count: %s", c.status.Reason)
+		}
+		f.spec.Continue = c.status.Continue
+	}
 }
 
 // reached reports whether so many objects were counted as were asked for. What is left is asked of the next request.
@@ -133,8 +151,9 @@ type impactCount struct {
 	status   v1alpha1.PolicyImpactStatus
 	findings int64
 	refused  int64
-	// last is how many objects the last answer was of.
-	last int64
+	// last is how many objects the last of the answers was of.
+	last    int64
+	answers int
 }
 
 func (c *impactCount) ask(ctx context.Context, client *http.Client, address string) error {
@@ -200,6 +219,7 @@ func (c *impactCount) found(f *v1alpha1.PolicyImpactFinding) error {
 
 // add takes the counts of an answer. A resource that it began with may be the one that the last answer ended with.
 func (c *impactCount) add(s *v1alpha1.PolicyImpactStatus) {
+	c.answers++
 	c.status.Complete, c.status.Reason, c.status.Continue, c.last = s.Complete, s.Reason, s.Continue, 0
 	for _, r := range s.Resources {
 		c.last += r.Objects

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,5 +76,53 @@ func TestPolicyImpact(t *testing.T) {
 	}
 	if _, err = impact("--operation", "LOOK"); err == nil || !strings.Contains(err.Error(), "spec.operation: Unsupported value") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A server that does not get on, or that fails midway, ends the count; what was counted until then is printed.
+func TestPolicyImpactEnds(t *testing.T) {
+	const counted = `{"status":{"complete":false,"reason":"the time was over","continue":"a","resources":[{"resource":"secrets","operations":["UPDATE"],"objects":3,"concerned":3}]}}`
+	const gone = `{"error":{"status":"Failure","message":"the state is gone","code":410}}`
+	tests := []struct {
+		name    string
+		answers []string
+		err     string
+		printed string
+	}{
+		{"the same token again", []string{counted, counted}, "the server does not get on with the count: the time was over", "secrets: 6 objects as UPDATE, 6 concerned"},
+		{"an error midway", []string{counted, gone}, "the state is gone", "secrets: 3 objects as UPDATE, 3 concerned: 0 denied, 0 changed, 0 failed, 0 warned of, 0 in shadow\nnote: not all objects were looked at: the state is gone\n"},
+		{"an error at once", []string{gone}, "the state is gone", ""},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			asked := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if asked == len(tc.answers) {
+					t.Error("it is asked once more")
+					w.WriteHeader(http.StatusTeapot)
+					return
+				}
+				_, _ = fmt.Fprintln(w, tc.answers[asked])
+				asked++
+			}))
+			defer server.Close()
+			dir := t.TempDir()
+			file, kubeconfig := filepath.Join(dir, "rules.yaml"), filepath.Join(dir, "kubeconfig")
+			if err := os.WriteFile(file, []byte(impactRules), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			config := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: '" + server.URL + "'}}]}"
+			if err := os.WriteFile(kubeconfig, []byte(config), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			root := rootCommand()
+			root.SetOut(&out)
+			root.SetArgs([]string{"policy", "impact", "--kubeconfig", kubeconfig, "-f", file})
+			err := root.ExecuteContext(t.Context())
+			if err == nil || err.Error() != tc.err || !strings.HasPrefix(out.String(), tc.printed) || (tc.printed == "") != (out.Len() == 0) || asked != len(tc.answers) {
+				t.Errorf("got %v\n%s", err, out.String())
+			}
+		})
 	}
 }

@@ -91,6 +91,8 @@ type SurveyReport struct {
 	Complete bool
 	Next     Cursor
 	Reason   string
+	// Renewed is set when the state that was looked at had been compacted away, so that the rest is of a newer one.
+	Renewed bool
 }
 
 // Survey judges what is stored as if it were written again. It reads page by page from a snapshot, holds one page, and lets
@@ -191,6 +193,7 @@ func (s *survey) resource(ctx context.Context, r *rest.Resource, plans []*plan, 
 		return false, nil
 	}
 	ctx = request.WithNamespace(ctx, s.Namespace)
+	renewed := false
 	for {
 		opts := &internalversion.ListOptions{Limit: surveyPage, Continue: at.Continue}
 		if at.Continue == "" && at.ResourceVersion != "" {
@@ -202,8 +205,13 @@ func (s *survey) resource(ctx context.Context, r *rest.Resource, plans []*plan, 
 				s.stop(at, timeWasOver)
 				return true, nil
 			}
+			if apierrors.IsResourceExpired(err) && !renewed {
+				at, renewed, s.report.Renewed = renew(at, err), true, true
+				continue
+			}
 			return false, err
 		}
+		renewed = false
 		at.ResourceVersion = page.ResourceVersion
 		for i, obj := range page.Items {
 			if i < at.Skip {
@@ -235,6 +243,16 @@ func (s *survey) resource(ctx context.Context, r *rest.Resource, plans []*plan, 
 		}
 		at = Cursor{Resource: at.Resource, Continue: page.Continue}
 	}
+}
+
+// renew is where a survey goes on in the newest state when that of its cursor is gone, by the error that says so.
+func renew(at Cursor, err error) Cursor {
+	at.Continue, at.ResourceVersion = "", ""
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		at.Continue = status.Status().Continue
+	}
+	return at
 }
 
 func (s *survey) stop(at Cursor, reason string) { s.report.Next, s.report.Reason = at, reason }

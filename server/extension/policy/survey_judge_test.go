@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/abi/document"
@@ -124,5 +126,30 @@ func TestSurveyAsksForNamespaces(t *testing.T) {
 	cfg.Namespace = "ns-0"
 	if report, err = Survey(t.Context(), cfg, func(*Finding) error { return nil }); err != nil || report.Resources[0].Objects != 10 {
 		t.Errorf("got %+v, %v", report, err)
+	}
+}
+
+// A survey whose state was compacted away goes on by key in a newer one; a storage that has none at all is an error.
+func TestSurveyOutlivesItsState(t *testing.T) {
+	for _, after := range []Cursor{{}, {Resource: "sheep.example.com", ResourceVersion: "3", Skip: 20}} {
+		gone := 0
+		h := &herd{t: t, n: 2 * surveyPage}
+		h.expire = func(opts *internalversion.ListOptions) bool {
+			if gone > 0 || opts.Continue == "" && opts.ResourceVersion == "" {
+				return false
+			}
+			gone++
+			return true
+		}
+		cfg := surveyOf(t, h)
+		cfg.After = after
+		report, err := Survey(t.Context(), cfg, func(*Finding) error { return nil })
+		if err != nil || gone != 1 || !report.Complete || !report.Renewed || report.Resources[0].Objects != int64(h.n-after.Skip) {
+			t.Errorf("after %+v: got %+v, %v", after, report, err)
+		}
+	}
+	h := &herd{t: t, n: 10, expire: func(*internalversion.ListOptions) bool { return true }}
+	if _, err := Survey(t.Context(), surveyOf(t, h), func(*Finding) error { return nil }); !apierrors.IsResourceExpired(err) || h.lists != 2 {
+		t.Errorf("got %v after %d lists", err, h.lists)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"weak"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,6 +31,8 @@ type herd struct {
 	pages []weak.Pointer[document.Document]
 	// before is called before a page is given.
 	before func(page int)
+	// expire makes a list fail as one of a state that is gone.
+	expire func(opts *internalversion.ListOptions) bool
 }
 
 // List implements rest.Lister.
@@ -40,6 +43,11 @@ func (h *herd) List(_ context.Context, opts *internalversion.ListOptions) (*rest
 	h.lists++
 	if h.before != nil {
 		h.before(h.lists)
+	}
+	if h.expire != nil && h.expire(opts) {
+		gone := apierrors.NewResourceExpired("gone")
+		gone.ErrStatus.Continue = opts.Continue
+		return nil, gone
 	}
 	from := 0
 	if opts.Continue != "" {
