@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,6 +79,12 @@ func (h impactLines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		request.WriteError(w, err)
 		return
+	}
+	if deadline, ok := r.Context().Deadline(); ok { // a client that does not read holds up no other for longer
+		control := http.NewResponseController(w)
+		if control.SetWriteDeadline(deadline) == nil {
+			defer func() { _ = control.SetWriteDeadline(time.Time{}) }() // the connection may serve other requests
+		}
 	}
 	lines := &lineWriter{to: w, buffer: bufio.NewWriterSize(w, 32<<10)}
 	status, err := h.answer.Answer(r.Context(), &in.Spec, func(f *v1alpha1.PolicyImpactFinding) error {

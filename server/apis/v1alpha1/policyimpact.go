@@ -8,7 +8,9 @@ import (
 // PolicyImpact asks what policies and bindings would do to the objects that are stored, were these written again. It is
 // answered and not stored, and nothing else is written.
 //
-// Policies judge in the name of whoever asks, who must be able to list the objects.
+// Policies judge in the name of whoever asks, who must be able to list the objects, and to get the namespaces that a policy
+// reads. To ask about a Policy by a module takes permission to create policies. Who may not create policies of the kinds that
+// are asked about has modules look nothing up, and expressions ask no authorizer.
 type PolicyImpact struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -20,7 +22,8 @@ type PolicyImpact struct {
 type PolicyImpactSpec struct {
 	// Objects are policies and bindings of admissionregistration.k8s.io and of weir.dev, and params, in any order, as they
 	// would be written. They stand before stored ones of the same name. A policy is judged by the bindings that name it, given
-	// or stored; one that none names and that has no params, as if it were bound to all that it concerns.
+	// or stored; one that none names and that has no params, as if it were bound to all that it concerns. At most 1000, of
+	// which 200 are policies and 8 have settings of modules that nothing in force has.
 	Objects []runtime.RawExtension `json:"objects"`
 	// Operation that each object is judged as: CREATE, UPDATE or DELETE. Empty: what each policy concerns, an update that
 	// changes nothing, else a creation, else a deletion.
