@@ -242,3 +242,18 @@ func TestAllowed(t *testing.T) {
 		}
 	}
 }
+
+// TestNewObjectsOf: a kind is found by the resource that the caller says it is of.
+func TestNewObjectsOf(t *testing.T) {
+	resource := func(group, kind string) string { return group + "/" + kind }
+	o, err := lookup.NewObjectsOf(resource, parse(t, `{"apiVersion":"example.com/v1","kind":"Person","metadata":{"name":"eve"}}`)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]int{"example.com/Person": 1, "persons": 0} {
+		q := &lookup.Query{LookupRequest: abi.LookupRequest{Group: "example.com", Resource: name, Limit: 1}}
+		if f, err := o.Lookup(t.Context(), q); err != nil || len(f.Items) != want {
+			t.Errorf("%s: %+v, %v", name, f, err)
+		}
+	}
+}

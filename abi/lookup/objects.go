@@ -14,8 +14,9 @@ import (
 )
 
 // Objects are a Lookuper with objects in memory. A resource is found by the usual
-// plural of a kind; of one that has no objects there is nothing. The group is
-// that of apiVersion. Field selectors may name any field.
+// plural of a kind, unless NewObjectsOf was told another; of one that has no
+// objects there is nothing. The group is that of apiVersion. Field selectors may
+// name any field.
 type Objects struct {
 	sorted  []object
 	version string
@@ -30,18 +31,25 @@ type object struct {
 
 // NewObjects returns Objects. Each needs an apiVersion, a kind and a name.
 func NewObjects(docs ...*document.Document) (*Objects, error) {
+	return NewObjectsOf(func(_, kind string) string { return plural(kind) }, docs...)
+}
+
+// NewObjectsOf returns Objects that are found by what resource says is the
+// resource of a kind.
+func NewObjectsOf(resource func(group, kind string) string, docs ...*document.Document) (*Objects, error) {
 	o := &Objects{}
 	newest := 1
 	for i, d := range docs {
 		kind, apiVersion := d.Get("kind").String(), d.Get("apiVersion").String()
 		meta := d.Get("metadata")
-		made := object{resource: plural(kind), namespace: meta.Get("namespace").String(), name: meta.Get("name").String(), doc: d}
+		made := object{namespace: meta.Get("namespace").String(), name: meta.Get("name").String(), doc: d}
 		if kind == "" || apiVersion == "" || made.name == "" {
 			return nil, fmt.Errorf("object %d: it needs apiVersion, kind and metadata.name", i)
 		}
 		if group, _, ok := strings.Cut(apiVersion, "/"); ok {
 			made.group = group
 		}
+		made.resource = resource(made.group, kind)
 		if n, err := strconv.Atoi(meta.Get("resourceVersion").String()); err == nil {
 			newest = max(newest, n)
 		}

@@ -13,6 +13,7 @@ import (
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/rest"
 )
 
@@ -124,13 +125,13 @@ func (s *Set) defaults(a *admission.Attributes, of *rest.Resource) func(context.
 				return nil, err
 			}
 		}
-		if obj, err = convert(ctx, of, obj, a.Kind.Version, of.StorageVersion); err != nil {
+		if obj, err = policy.Convert(ctx, of, obj, a.Kind.Version, of.StorageVersion); err != nil {
 			return nil, err
 		}
 		if obj, err = m.strategy.Default(ctx, obj); err != nil {
 			return nil, err
 		}
-		return convert(ctx, of, obj, of.StorageVersion, a.Kind.Version)
+		return policy.Convert(ctx, of, obj, of.StorageVersion, a.Kind.Version)
 	}
 }
 

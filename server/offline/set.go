@@ -1,14 +1,11 @@
 package offline
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -22,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
-	"weir.dev/weir/abi/lookup"
 	"weir.dev/weir/host"
 	"weir.dev/weir/host/source"
 	"weir.dev/weir/server/apis/v1alpha1"
@@ -142,7 +138,7 @@ func (s *Set) addObject(obj *document.Document) error {
 	if err != nil {
 		return err
 	}
-	stored, err := convert(context.Background(), r, obj, rest.KindOf(obj).Version, r.StorageVersion)
+	stored, err := policy.Convert(context.Background(), r, obj, rest.KindOf(obj).Version, r.StorageVersion)
 	if err != nil {
 		return err
 	}
@@ -181,11 +177,12 @@ func (s *Set) addModule(ctx context.Context, o *Object) error {
 			return fmt.Errorf("spec.source is not fetched offline; put the module beside this file: %w", err)
 		}
 	}
-	if m.wasm, err = unpack(m.wasm); err != nil {
+	artefact, err := source.Given("spec.source", m.wasm).Fetch(ctx) // it may be compressed
+	if err != nil {
 		return fmt.Errorf("spec.source: %w", err)
 	}
-	if want, got := from.Spec.Source.Digest, source.Digest(m.wasm); want != "" && want != got {
-		return fmt.Errorf("spec.source.digest is %s, that of the module is %s", want, got)
+	if m.wasm = artefact.Module; from.Spec.Source.Digest != "" && from.Spec.Source.Digest != artefact.Digest {
+		return fmt.Errorf("spec.source.digest is %s, that of the module is %s", from.Spec.Source.Digest, artefact.Digest)
 	}
 	if s.modules[from.Name] != nil {
 		return errors.New("is there twice")
@@ -221,37 +218,6 @@ func (s *Set) guest(ctx context.Context, name string, settings json.RawMessage) 
 	}
 	return m.loaded[key], m.digest, nil
 }
-
-// lookups are the objects that modules find: all of the set.
-func (s *Set) lookups() (*lookup.Objects, error) {
-	var all []*document.Document
-	for _, list := range s.objects {
-		all = append(all, list...)
-	}
-	return lookup.NewObjects(all...)
-}
-
-// unpack returns the module itself of what may be compressed with gzip, as a source may have it.
-func unpack(wasm []byte) ([]byte, error) {
-	if !bytes.HasPrefix(wasm, []byte("\x1f\x8b")) {
-		return wasm, nil
-	}
-	packed, err := gzip.NewReader(bytes.NewReader(wasm))
-	if err != nil {
-		return nil, fmt.Errorf("gzip: %w", err)
-	}
-	out, err := io.ReadAll(io.LimitReader(packed, maxModuleBytes+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("gzip: %w", err)
-	case len(out) > maxModuleBytes:
-		return nil, fmt.Errorf("larger than %d bytes", maxModuleBytes)
-	}
-	return out, nil
-}
-
-// maxModuleBytes bounds a module, as a server does.
-const maxModuleBytes = 64 << 20
 
 // compile compiles policies and bindings.
 func (s *Set) compile(ctx context.Context, rules []*Object, fail func(*Object, error)) {

@@ -100,22 +100,8 @@ func (w *Workbench) accept(ctx context.Context, gr schema.GroupResource, obj *do
 	if !ok || s.strategy == nil {
 		return nil, fmt.Errorf("%s cannot be created", gr)
 	}
-	if obj, err = convert(ctx, r, obj, kind.Version, r.StorageVersion); err != nil {
+	if obj, err = policy.Convert(ctx, r, obj, kind.Version, r.StorageVersion); err != nil {
 		return nil, err
 	}
 	return rest.BeforeCreate(rest.WithCatalog(ctx, &catalog{resources: w.resources}), s.strategy, obj)
-}
-
-// convert brings an object from one version of its resource to another.
-func convert(ctx context.Context, r *rest.Resource, obj *document.Document, from, to string) (*document.Document, error) {
-	var err error
-	if v := r.Version(from); from != r.StorageVersion && v != nil && v.Converter != nil {
-		if obj, err = v.Converter.Convert(ctx, obj, r.StorageVersion); err != nil {
-			return nil, err
-		}
-	}
-	if v := r.Version(to); to != r.StorageVersion && v != nil && v.Converter != nil {
-		return v.Converter.Convert(ctx, obj, to)
-	}
-	return obj, nil
 }

@@ -179,11 +179,11 @@ func (e *evaluation) convert(obj *document.Document, to schema.GroupVersionKind)
 	if r == nil {
 		return nil, fmt.Errorf("%s is not served", e.attributes.Resource.GroupResource())
 	}
-	return convert(e.ctx, r, obj, from.Version, to.Version)
+	return Convert(e.ctx, r, obj, from.Version, to.Version)
 }
 
-// convert brings an object from one version of its resource to another.
-func convert(ctx context.Context, r *rest.Resource, obj *document.Document, from, to string) (*document.Document, error) {
+// Convert brings an object from one version of its resource to another. Both are versions that it has.
+func Convert(ctx context.Context, r *rest.Resource, obj *document.Document, from, to string) (*document.Document, error) {
 	var err error
 	if from != r.StorageVersion {
 		if obj, err = convertBy(ctx, r, from, obj, r.StorageVersion); err != nil {

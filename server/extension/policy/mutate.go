@@ -215,7 +215,7 @@ func (m *mutation) convertBack(obj *document.Document, as target) (*document.Doc
 	if as.kind == want {
 		return obj, nil
 	}
-	return convert(m.ctx, m.resourceOf(), obj, as.kind.Version, want.Version)
+	return Convert(m.ctx, m.resourceOf(), obj, as.kind.Version, want.Version)
 }
 
 // failed does what the failure policy says.
@@ -308,12 +308,12 @@ func (c changer) Default(ctx context.Context, obj *document.Document) (*document
 		return a.Default(ctx, obj)
 	}
 	r := c.resourceOf()
-	asked, err := convert(ctx, r, obj, c.as.kind.Version, a.Kind.Version)
+	asked, err := Convert(ctx, r, obj, c.as.kind.Version, a.Kind.Version)
 	if err != nil {
 		return nil, err
 	}
 	if asked, err = a.Default(ctx, asked); err != nil {
 		return nil, err
 	}
-	return convert(ctx, r, asked, a.Kind.Version, c.as.kind.Version)
+	return Convert(ctx, r, asked, a.Kind.Version, c.as.kind.Version)
 }

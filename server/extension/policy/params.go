@@ -74,7 +74,7 @@ func (e *evaluation) readParams(kind schema.GroupVersionKind, ref *ParamRef) ([]
 		return nil, err
 	}
 	for i, obj := range list {
-		if list[i], err = convert(e.ctx, r, obj, r.StorageVersion, kind.Version); err != nil {
+		if list[i], err = Convert(e.ctx, r, obj, r.StorageVersion, kind.Version); err != nil {
 			return nil, fmt.Errorf("param %q: %w", rest.MetaOf(obj).Name(), err)
 		}
 	}

@@ -136,13 +136,13 @@ func defaulterOf(r *rest.Resource, version string) func(ctx context.Context, obj
 		return d.Default
 	}
 	return func(ctx context.Context, obj *document.Document) (*document.Document, error) {
-		stored, err := convert(ctx, r, obj, version, r.StorageVersion)
+		stored, err := Convert(ctx, r, obj, version, r.StorageVersion)
 		if err != nil {
 			return nil, err
 		}
 		if stored, err = d.Default(ctx, stored); err != nil {
 			return nil, err
 		}
-		return convert(ctx, r, stored, r.StorageVersion, version)
+		return Convert(ctx, r, stored, r.StorageVersion, version)
 	}
 }
