@@ -9,10 +9,16 @@ import (
 
 type marksKey struct{}
 
-// marks say which objects of one request have a record of the phase Mutate.
+// mark is what the phase Mutate leaves to the phase Validate.
+type mark struct {
+	recorded bool // there is a record of it
+	secret   bool // the object was changed by a secret param
+}
+
+// marks are those of the objects of one request.
 type marks struct {
 	mu    sync.Mutex
-	names map[string]bool // guarded by mu
+	names map[string]mark // guarded by mu
 }
 
 // WithRequest returns the context of a request, in which its phases know of each other. Without it, a record does not say
@@ -21,26 +27,22 @@ func WithRequest(ctx context.Context) context.Context {
 	return context.WithValue(ctx, marksKey{}, &marks{})
 }
 
-// set says whether the last try to write an object is recorded in the phase Mutate.
-func (m *marks) set(a *admission.Attributes, recorded bool) {
+// set notes the last try to write an object.
+func (m *marks) set(a *admission.Attributes, left mark) {
 	if m == nil {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if name := markOf(a); recorded {
-		if m.names == nil {
-			m.names = map[string]bool{}
-		}
-		m.names[name] = true
-	} else {
-		delete(m.names, name)
+	if m.names == nil {
+		m.names = map[string]mark{}
 	}
+	m.names[markOf(a)] = left
 }
 
-func (m *marks) has(a *admission.Attributes) bool {
+func (m *marks) get(a *admission.Attributes) mark {
 	if m == nil {
-		return false
+		return mark{}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -74,6 +74,8 @@ type entry struct {
 	params        []param
 	namespace     *document.Document // nil: no policy read it
 	mutated       bool
+	secret        bool // a param was
+	copied        bool // the object may hold what a mutation took from a secret param
 	err           error
 	size          int64
 }
@@ -88,6 +90,7 @@ type observation struct {
 	verdicts  []Verdict
 	params    []param
 	namespace *document.Document
+	secret    bool // a param was
 }
 
 // param is an object that a policy judged by. Nothing of a secret one is written.
@@ -109,9 +112,11 @@ func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observe
 			o.verdicts = append(o.verdicts, v)
 		},
 		Bound: func(p *policy.Policy, b *policy.Binding, params []*document.Document) {
+			secret := x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)
 			for _, obj := range params {
+				o.secret = o.secret || secret && obj != nil
 				if obj != nil && len(o.params) < maxParams {
-					o.params = append(o.params, param{p, b.Name, obj, x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)})
+					o.params = append(o.params, param{p, b.Name, obj, secret})
 				}
 			}
 		},
@@ -121,7 +126,7 @@ func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observe
 
 // entry returns the record of an observation.
 func (o *observation) entry(phase string, before *document.Document, err error) *entry {
-	return &entry{phase: phase, before: before, verdicts: o.verdicts, params: o.params, namespace: o.namespace, err: err}
+	return &entry{phase: phase, before: before, verdicts: o.verdicts, params: o.params, namespace: o.namespace, secret: o.secret, err: err}
 }
 
 // Admit implements admission.Mutator.
@@ -139,7 +144,7 @@ func (x *Recorder) Admit(ctx context.Context, a *admission.Attributes) error {
 		}
 		recorded = x.enqueue(e, a)
 	}
-	marksFrom(ctx).set(a, recorded)
+	marksFrom(ctx).set(a, mark{recorded: recorded, secret: seen.secret && a.Object != before})
 	return err
 }
 
@@ -151,7 +156,8 @@ func (x *Recorder) Validate(ctx context.Context, a *admission.Attributes) error 
 	seen := &observation{}
 	err := x.cfg.Policies.Validate(policy.WithObserver(ctx, x.observer(ctx, seen)), a)
 	e := seen.entry(Validate, a.Object, err)
-	e.mutated = marksFrom(ctx).has(a)
+	m := marksFrom(ctx).get(a)
+	e.mutated, e.copied = m.recorded, m.secret
 	x.enqueue(e, a)
 	return err
 }
@@ -289,16 +295,22 @@ func (x *Recorder) line(ctx context.Context, e *entry) ([]byte, error) {
 		r.Response.Status = &metav1.Status{Status: status.Status, Message: status.Message, Reason: status.Reason, Code: status.Code}
 	}
 	own := x.redact[a.Resource.GroupResource()] || a.Resource.GroupResource() == schema.GroupResource{Resource: "secrets"} || x.secretKind(nil, a.Kind)
-	secret := own
+	secret := own || e.secret || e.copied
 	for _, p := range e.params {
 		if p.secret {
-			secret, p.object = true, stub(p.object)
+			p.object = stub(p.object)
 		}
 		r.Weir.Params = append(r.Weir.Params, Param{Kind: p.policy.Kind, Policy: p.policy.Name, Binding: p.by, Object: raw(p.object)})
 	}
 	object, old, patched := e.before, a.OldObject, e.after
 	if own {
 		object, old, patched = stub(object), stub(old), stub(patched)
+	}
+	if e.secret { // a mutation may have copied it
+		patched = stub(patched)
+	}
+	if e.copied {
+		object = stub(object)
 	}
 	r.Request.Object, r.Request.OldObject, r.Weir.Patched = raw(object), raw(old), raw(patched)
 	switch {

@@ -249,6 +249,30 @@ func TestRecorderRedacts(t *testing.T) {
 	}
 }
 
+// TestRecorderRedactsCopies: what a mutation has copied from a secret param into the object is not written either.
+func TestRecorderRedactsCopies(t *testing.T) {
+	secret := doc(t, `{"apiVersion":"v1","data":{"p":"aHVudGVyMg=="},"kind":"Secret","metadata":{"name":"s","namespace":"default"}}`)
+	cfg := config(t, said{
+		admit: func(ctx context.Context, a *admission.Attributes) error {
+			judge(ctx, policy.OutcomeMutate, "", secret)
+			a.Object = doc(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"p":"aHVudGVyMg=="},"name":"a"}}`)
+			return nil
+		},
+		validate: func(ctx context.Context, _ *admission.Attributes) error {
+			judge(ctx, policy.OutcomeAllow, "")
+			return nil
+		},
+	})
+	records, text := recorded(t, cfg, func(x *Recorder) {
+		ctx, a := WithRequest(t.Context()), asked(t, "pods", "Pod", "1", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}`)
+		_ = x.Admit(ctx, a)
+		_ = x.Validate(ctx, a)
+	})
+	if len(records) != 2 || strings.Contains(text, "aHVudGVyMg") || !records[0].Weir.Redacted || !records[1].Weir.Redacted {
+		t.Errorf("got %s", text)
+	}
+}
+
 // TestRecorderLeavesOut: what no policy is asked about, and what the flag names.
 func TestRecorderLeavesOut(t *testing.T) {
 	cfg := config(t, said{})
@@ -322,16 +346,17 @@ func TestRecorderMarks(t *testing.T) {
 	}
 	created, named := &admission.Attributes{Operation: admission.Create}, &admission.Attributes{Operation: admission.Create, Name: "a-x7k2p"}
 	m := marksFrom(WithRequest(t.Context()))
-	m.set(deleted("a"), true)
-	m.set(created, true)
-	if !m.has(deleted("a")) || m.has(deleted("b")) || !m.has(named) {
+	recorded := mark{recorded: true}
+	m.set(deleted("a"), recorded)
+	m.set(created, recorded)
+	if m.get(deleted("a")) != recorded || m.get(deleted("b")) != (mark{}) || m.get(named) != recorded {
 		t.Errorf("marks %v", m.names)
 	}
-	if m.set(created, false); m.has(named) || !m.has(deleted("a")) {
+	if m.set(created, mark{}); m.get(named) != (mark{}) || m.get(deleted("a")) != recorded {
 		t.Errorf("marks %v after another try", m.names)
 	}
 	none := marksFrom(t.Context())
-	if none.set(created, true); none.has(created) {
+	if none.set(created, recorded); none.get(created) != (mark{}) {
 		t.Error("there is a mark without a request")
 	}
 }

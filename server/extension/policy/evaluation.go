@@ -260,6 +260,24 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		e.spent = policies.Cost{}
 	}
 	if b != nil {
+		if quotesSecrets(p, e.attributes) {
+			message = secretText
+		}
 		b.Tally.note(outcome, took, message, e.attributes)
 	}
+}
+
+// secretText is kept in the place of a message that may quote a secret: who reads a binding need not read secrets.
+const secretText = "(not kept: it may quote a secret)"
+
+// quotesSecrets reports whether what a policy says of a request may quote a secret: the object, or a param.
+func quotesSecrets(p *Policy, a *admission.Attributes) bool {
+	secret := schema.GroupKind{Kind: "Secret"}
+	switch {
+	case p.ParamKind != nil && p.ParamKind.GroupKind() == secret, a.Kind.GroupKind() == secret:
+		return true
+	case a.Resource.Group == "" && a.Resource.Resource == "secrets":
+		return true
+	}
+	return a.Resource.Group == "" && a.Resource.Resource == "serviceaccounts" && a.Subresource == "token"
 }

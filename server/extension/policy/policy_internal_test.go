@@ -170,3 +170,36 @@ func TestValidationOf(t *testing.T) {
 		}
 	}
 }
+
+// TestQuotesSecrets: who may read a binding, where shadows keep samples, must not learn of secrets there.
+func TestQuotesSecrets(t *testing.T) {
+	kind := func(k string) *schema.GroupVersionKind { return &schema.GroupVersionKind{Version: "v1", Kind: k} }
+	tests := []struct {
+		name                  string
+		params                *schema.GroupVersionKind
+		resource, subresource string
+		want                  bool
+	}{
+		{"a secret", nil, "secrets", "", true},
+		{"by a secret", kind("Secret"), "configmaps", "", true},
+		{"a token", nil, "serviceaccounts", "token", true},
+		{"a service account", nil, "serviceaccounts", "", false},
+		{"by a config map", kind("ConfigMap"), "pods", "", false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			a := &admission.Attributes{Operation: admission.Create, Subresource: tc.subresource,
+				Resource: schema.GroupVersionResource{Version: "v1", Resource: tc.resource}}
+			b := &Binding{Tally: &Tally{}}
+			e := &evaluation{attributes: a}
+			e.observe(&Policy{ParamKind: tc.params}, b, outcomeShadowDeny, "hunter2", time.Now())
+			want := "hunter2"
+			if tc.want {
+				want = secretText
+			}
+			if got := b.Tally.Counts().Samples[0].Message; got != want {
+				t.Errorf("kept %q, want %q", got, want)
+			}
+		})
+	}
+}
