@@ -350,9 +350,21 @@ func (g *Generic) judge(layers []Layer, hook string, call func(Layer) (field.Err
 		if err != nil {
 			return nil, g.failed(l, hook, err)
 		}
-		all = append(all, errs...)
+		for _, e := range errs {
+			if !saidBefore(all, e) {
+				all = append(all, e)
+			}
+		}
 	}
 	return all, nil
+}
+
+// saidBefore reports whether another layer refused the same value for not being one of those that are supported, as a schema
+// and native code both do.
+func saidBefore(all field.ErrorList, e *field.Error) bool {
+	return e.Type == field.ErrorTypeNotSupported && slices.ContainsFunc(all, func(have *field.Error) bool {
+		return have.Type == e.Type && have.Field == e.Field && fmt.Sprint(have.BadValue) == fmt.Sprint(e.BadValue)
+	})
 }
 
 func (g *Generic) warn(layers []Layer, hook string, call func(Layer) ([]string, error)) ([]string, error) {
