@@ -135,13 +135,21 @@ func (a *artefacts) fileVersion(name string) string {
 func (a *artefacts) inFiles(do func(*os.Root) error) error {
 	root, err := os.OpenRoot(a.filesDir)
 	if err != nil {
-		return fmt.Errorf("the server's module directory (--module-dir): %w", err)
+		return fmt.Errorf("the server's module directory (--module-dir): %w", withoutCall(err))
 	}
 	defer func() { _ = root.Close() }() // nothing is written below it
 	if err := do(root); err != nil {
-		return fmt.Errorf("below the server's module directory (--module-dir): %w", err)
+		return fmt.Errorf("below the server's module directory %s (--module-dir): %w", a.filesDir, withoutCall(err))
 	}
 	return nil
+}
+
+// withoutCall leaves out of an error about a file which system call it is of.
+func withoutCall(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", e.Path, e.Err)
+	}
+	return err
 }
 
 const (

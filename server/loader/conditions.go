@@ -32,13 +32,17 @@ func crdReference(crd *apiextensionsv1.CustomResourceDefinition) corev1.ObjectRe
 }
 
 // outcome tells, beside the status, what became of a change: by a metric, and when it was refused by the log and an
-// Event.
-func (l *Loader) outcome(about corev1.ObjectReference, err error) {
+// Event. kept: something is in force nevertheless.
+func (l *Loader) outcome(about corev1.ObjectReference, err error, kept bool) {
 	l.cfg.Metrics.outcome(about.Kind, err)
 	if err == nil {
 		return
 	}
-	l.cfg.Logger.Warn("configuration is refused; the last known good stays in force", "kind", about.Kind, "name", about.Name, "error", err)
+	message := "configuration is refused; no earlier one is in force"
+	if kept {
+		message = "configuration is refused; the last known good stays in force"
+	}
+	l.cfg.Logger.Warn(message, "kind", about.Kind, "name", about.Name, "error", err)
 	l.events.record(about, corev1.EventTypeWarning, reasonRefused, err.Error())
 }
 

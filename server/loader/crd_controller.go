@@ -125,7 +125,7 @@ func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
 		}
 	}
 	s.err = err
-	l.outcome(crdReference(crd), err)
+	l.outcome(crdReference(crd), err, l.entries[gr] != nil)
 	if err != nil {
 		return false
 	}

@@ -78,6 +78,9 @@ func TestCapabilities(t *testing.T) {
 				t.Errorf("the message is %q, want %q in it", c.Message, part)
 			}
 		}
+		if digest, rest, kept := strings.Cut(c.Message, " stays in force"); kept && strings.Contains(rest, digest) {
+			t.Errorf("the message %q repeats a digest", c.Message)
+		}
 		if c := condition(got, "Compiled"); c.Status != metav1.ConditionTrue {
 			t.Errorf("Compiled is %+v", c)
 		}
@@ -122,6 +125,17 @@ func TestCapabilities(t *testing.T) {
 	if _, err := f.write(t, "x"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "status 101") {
 		t.Errorf("a write without the grant: %v, want the errno of the look-up", err)
 	}
+
+	// With the Module goes all that it was granted, though strategies go on calling it.
+	f.ready(t, modules, module("seer", second, grant("lookup:*", "lookup:secrets")))
+	sees(t)
+	if err := f.client.Resource(modules).Delete(t.Context(), "seer", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() (bool, any) {
+		_, err := f.write(t, "x")
+		return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "status 101"), err
+	})
 }
 
 // TestCapabilitiesAreValid: what cannot be a grant is refused when it is written.

@@ -193,13 +193,14 @@ func (l *Loader) replaceModuleLocked(s *moduleState, loaded *loadedModule) {
 
 // removeModuleLocked forgets a Module that is gone. Strategies that call it keep what they have, as with
 // every change that fails, and say that it is gone: whoever deletes a module does not mean to open what it
-// guards. After a restart there is nothing left to keep, so that they refuse writes.
+// guards. What it was granted is gone with it, since nobody could take it away any more. After a restart there is nothing left to keep, so that they refuse writes.
 func (l *Loader) removeModuleLocked(name string) {
 	s := l.modules[name]
 	if s == nil {
 		return
 	}
 	delete(l.modules, name)
+	s.grants.set(nil)
 	l.recompileUsersLocked(name)
 	l.events.forget(s.object.UID)
 	s.end()

@@ -125,7 +125,7 @@ func (l *moduleLoad) finish(ctx context.Context, loaded *loadedModule, err error
 		l.publishLocked()
 	}
 	if news {
-		l.outcome(moduleReference(s.object), err)
+		l.outcome(moduleReference(s.object), err, s.inForce != nil)
 	}
 	l.enqueueModuleStatus(l.object.Name)
 	return true

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -27,6 +28,8 @@ const (
 	// reasonPolicyNotFound: a binding names a policy that is not there. reasonPolicyNotReady: it cannot judge.
 	reasonPolicyNotFound = "PolicyNotFound"
 	reasonPolicyNotReady = "PolicyNotReady"
+	// reasonSuspended: the server judges by no policy at all.
+	reasonSuspended = "Suspended"
 	// reasonUnavailable: a strategy was in force before the server started and cannot be made.
 	reasonUnavailable = "Unavailable"
 	// reasonCapabilityNotGranted: a Module waits for a capability; an earlier artefact may serve requests meanwhile.
@@ -105,7 +108,7 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 		}
 	case p.err != nil && s.inForce != nil:
 		ready.Status, ready.Reason = metav1.ConditionFalse, reasonLastKnownGood
-		ready.Message = bounded(fmt.Sprintf("%s stays in force: %v", s.inForce.digest, p.err))
+		ready.Message = bounded(fmt.Sprintf("%s stays in force: %s", s.inForce.digest, strings.TrimPrefix(p.err.Error(), s.inForce.digest+": ")))
 	case p.err != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
 	}

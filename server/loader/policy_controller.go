@@ -70,7 +70,7 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 	if changed || err != nil {
 		meta := rest.MetaOf(obj)
 		h.outcome(corev1.ObjectReference{APIVersion: obj.Get("apiVersion").String(), Kind: obj.Get("kind").String(),
-			Name: meta.Name(), UID: meta.UID()}, err)
+			Name: meta.Name(), UID: meta.UID()}, err, h.policies.judges(h.resource, meta.Name()))
 	}
 	return changed
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,7 +38,7 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 		validate = func(obj *document.Document) (field.ErrorList, error) {
 			p := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 			if err := json.Unmarshal(obj.Bytes(), p); err != nil {
-				return nil, unreadable(err)
+				return nil, unreadable("ValidatingAdmissionPolicy", err)
 			}
 			return validateValidatingPolicy(engines, p), nil
 		}
@@ -45,7 +46,7 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 		validate = func(obj *document.Document) (field.ErrorList, error) {
 			p := &admissionregistrationv1.MutatingAdmissionPolicy{}
 			if err := json.Unmarshal(obj.Bytes(), p); err != nil {
-				return nil, unreadable(err)
+				return nil, unreadable("MutatingAdmissionPolicy", err)
 			}
 			return validateMutatingPolicy(engines, p), nil
 		}
@@ -53,7 +54,7 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 		validate = func(obj *document.Document) (field.ErrorList, error) {
 			b := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 			if err := json.Unmarshal(obj.Bytes(), b); err != nil {
-				return nil, unreadable(err)
+				return nil, unreadable("ValidatingAdmissionPolicyBinding", err)
 			}
 			return validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, &b.Spec.ValidationActions), nil
 		}
@@ -61,7 +62,7 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 		validate = func(obj *document.Document) (field.ErrorList, error) {
 			b := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 			if err := json.Unmarshal(obj.Bytes(), b); err != nil {
-				return nil, unreadable(err)
+				return nil, unreadable("MutatingAdmissionPolicyBinding", err)
 			}
 			return validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, nil), nil
 		}
@@ -77,7 +78,7 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 		validate = func(obj *document.Document) (field.ErrorList, error) {
 			b := &v1alpha1.PolicyBinding{}
 			if err := json.Unmarshal(obj.Bytes(), b); err != nil {
-				return nil, unreadable(err)
+				return nil, unreadable("PolicyBinding", err)
 			}
 			return validateWeirBinding(b), nil
 		}
@@ -87,7 +88,10 @@ func PolicyGuard(engines policies.Engines, rego RegoCompiler, gr schema.GroupRes
 	return guard{name: "policy-guard", validate: validate}
 }
 
-func unreadable(err error) error { return fmt.Errorf("not a policy: %w", err) }
+// unreadable is the answer to an object that is not of its kind.
+func unreadable(kind string, err error) error {
+	return apierrors.NewBadRequest(fmt.Sprintf("not a %s: %v", kind, err))
+}
 
 func validateValidatingPolicy(engines policies.Engines, p *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
 	path, spec := field.NewPath("spec"), &p.Spec

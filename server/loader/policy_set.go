@@ -186,6 +186,12 @@ func (s *policySet) remove(gr schema.GroupResource, name string) (changed bool) 
 	return changed
 }
 
+// judges reports whether some generation of a policy of a resource judges.
+func (s *policySet) judges(gr schema.GroupResource, name string) bool {
+	state := s.policies[policyKey{policyKind(gr), name}]
+	return holdsPolicies(gr) && state != nil && state.inForce != nil && state.inForce.Err == nil
+}
+
 // names returns those of all objects of a resource.
 func (s *policySet) names(gr schema.GroupResource) []string {
 	var names []string

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // thingsOf defines Things whose spec.count is of a type.
@@ -195,5 +196,42 @@ func TestPoliciesInV1beta1(t *testing.T) {
 	list, err := f.client.Resource(beta(validatingPolicies)).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(list.Items) != 1 || !strings.Contains(fmt.Sprint(list.Items[0].Object["spec"]), "v must be z") || list.Items[0].GetAPIVersion() != "admissionregistration.k8s.io/v1beta1" {
 		t.Errorf("got %v, %v", list, err)
+	}
+}
+
+// What is no Policy at all is the client's fault, and each fault is told once.
+func TestFaultyPoliciesAreRefused(t *testing.T) {
+	f := start(t)
+	match := demanding("").Object["spec"].(map[string]any)["matchConstraints"]
+	policy := func(name, bundle string) *unstructured.Unstructured {
+		rego := map[string]any{"source": "package p\n\ndeny contains \"no\" if false\n"}
+		if bundle != "" {
+			rego = map[string]any{"bundle": bundle}
+		}
+		return object("weir.dev/v1alpha1", "Policy", name, map[string]any{"matchConstraints": match, "rego": rego})
+	}
+	faulty := func(err error) bool {
+		return apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "not a Policy: illegal base64 data")
+	}
+	if _, err := f.client.Resource(weirPolicies).Create(t.Context(), policy("p", "hello!"), metav1.CreateOptions{}); !faulty(err) {
+		t.Errorf("create: %v", err)
+	}
+	f.put(t, weirPolicies, policy("p", ""))
+	patch := []byte(`{"spec":{"rego":{"source":null,"bundle":"hello!"}}}`)
+	if _, err := f.client.Resource(weirPolicies).Patch(t.Context(), "p", types.MergePatchType, patch, metav1.PatchOptions{}); !faulty(err) {
+		t.Errorf("patch: %v", err)
+	}
+	misspelt := demanding("x")
+	rule := misspelt.Object["spec"].(map[string]any)["matchConstraints"].(map[string]any)["resourceRules"].([]any)[0].(map[string]any)
+	rule["operations"] = []any{"CREAT"}
+	for gvr, obj := range map[schema.GroupVersionResource]*unstructured.Unstructured{
+		validatingPolicies: misspelt,
+		weirPolicies: object("weir.dev/v1alpha1", "Policy", "q", map[string]any{"matchConstraints": misspelt.Object["spec"].(map[string]any)["matchConstraints"],
+			"rego": map[string]any{"source": "package p\n\ndeny contains \"no\" if false\n"}}),
+	} {
+		_, err := f.client.Resource(gvr).Create(t.Context(), obj, metav1.CreateOptions{})
+		if !apierrors.IsInvalid(err) || strings.Count(err.Error(), "operations[0]") != 1 {
+			t.Errorf("%s: %v", gvr.Resource, err)
+		}
 	}
 }

@@ -144,4 +144,14 @@ func TestSuspendPolicies(t *testing.T) {
 	if _, err := f.write(t, "y"); err != nil {
 		t.Fatalf("a suspended policy is in force: %v", err)
 	}
+	f.put(t, weirPolicies, object("weir.dev/v1alpha1", "Policy", "p", map[string]any{
+		"matchConstraints": demanding("").Object["spec"].(map[string]any)["matchConstraints"],
+		"rego":             map[string]any{"source": "package p\n\ndeny contains \"no\" if true\n"}}))
+	f.put(t, weirBindings, object("weir.dev/v1alpha1", "PolicyBinding", "b", map[string]any{"policyName": "p"}))
+	for name, gvr := range map[string]schema.GroupVersionResource{"demanding": validatingPolicies, "p": weirPolicies, "b": weirBindings} {
+		got := f.settled(t, gvr, name)
+		if c := condition(got, "Ready"); c.Status != metav1.ConditionFalse || c.Reason != "Suspended" {
+			t.Errorf("%s %s: Ready is %+v", gvr.Resource, name, c)
+		}
+	}
 }

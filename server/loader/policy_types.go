@@ -57,6 +57,9 @@ func (l *Loader) validatingCondition(status *admissionregistrationv1.ValidatingA
 	if refused != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, bounded(refused.Error())
 	}
+	if l.cfg.SuspendPolicies {
+		suspend(&ready)
+	}
 	setCondition(&status.Conditions, ready, status.ObservedGeneration, l.cfg.Clock.Now())
 }
 

@@ -50,7 +50,7 @@ func TestRefusedModuleLeavesTheLastKnownGood(t *testing.T) {
 			map[string]any{"name": "absent", "hook": "validateDelete", "object": map[string]any{}},
 		}}, "", "", `2 of 2 tests failed: test "unstamped": refused: data.v: was stamped by another version than v002; test "absent": the module does not implement hook "validateDelete"`},
 		{"missing file", map[string]any{"file": "absent.wasm"}, nil,
-			"Fetched", "FetchFailed", "fetch: below the server's module directory (--module-dir): "},
+			"Fetched", "FetchFailed", "(--module-dir): absent.wasm: no such file or directory"},
 		{"large file", map[string]any{"file": "large.wasm"}, nil,
 			"Compiled", "CompileFailed", "module of 9437192 bytes, more than 8388608"},
 		{"missing ConfigMap", map[string]any{"configMapRef": map[string]any{"namespace": "default", "name": "absent", "key": "wasm"}}, nil,

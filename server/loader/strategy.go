@@ -155,7 +155,7 @@ func (l *Loader) compileStrategyLocked(target schema.GroupResource, s *strategyS
 		}
 	}
 	if !errors.Is(err, errLoading) {
-		l.outcome(strategyReference(s.object), err)
+		l.outcome(strategyReference(s.object), err, s.compiled != nil)
 	}
 	l.enqueueStrategyStatus(s.object.Name)
 }

@@ -170,7 +170,7 @@ func (l *Loader) recompilePoliciesLocked(module string) {
 	for _, s := range l.policies.policies {
 		if s.weir != nil && s.weir.Spec.Wasm != nil && s.weir.Spec.Wasm.Module == module {
 			if err := l.compileWeirPolicyLocked(s); err != nil {
-				l.outcome(policyReference(s.weir), err)
+				l.outcome(policyReference(s.weir), err, s.judges > 0)
 			}
 		}
 	}
@@ -183,7 +183,7 @@ func policyReference(p *v1alpha1.Policy) corev1.ObjectReference {
 func decodePolicy(obj *document.Document) (*v1alpha1.Policy, error) {
 	p := &v1alpha1.Policy{}
 	if err := json.Unmarshal(obj.Bytes(), p); err != nil {
-		return nil, fmt.Errorf("not a Policy: %w", err)
+		return nil, unreadable("Policy", err)
 	}
 	return p, nil
 }
@@ -192,7 +192,7 @@ func decodePolicy(obj *document.Document) (*v1alpha1.Policy, error) {
 func (l *Loader) applyWeirBindingLocked(obj *document.Document) (changed bool, err error) {
 	from := &v1alpha1.PolicyBinding{}
 	if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-		return false, fmt.Errorf("not a PolicyBinding: %w", err)
+		return false, unreadable("PolicyBinding", err)
 	}
 	b := weirBinding(from)
 	counts, since := l.countedBefore(from)

@@ -56,7 +56,17 @@ func (l *Loader) policyStatus(status *v1alpha1.PolicyStatus, s *policyState) {
 			ready.Message = bounded("its failure policy decides, since it cannot judge: " + status.LastError)
 		}
 	}
+	if l.cfg.SuspendPolicies {
+		status.InForce = 0
+		suspend(&ready)
+	}
 	setCondition(&status.Conditions, ready, s.generation, l.cfg.Clock.Now())
+}
+
+// suspend has a condition say that the server was started without policies.
+func suspend(ready *metav1.Condition) {
+	ready.Status, ready.Reason = metav1.ConditionFalse, reasonSuspended
+	ready.Message = "nothing is judged until the server is started without --suspend-policies"
 }
 
 const (
@@ -148,6 +158,9 @@ func (l *Loader) bindingConditionLocked(status *v1alpha1.PolicyBindingStatus, b 
 		ready.Reason, ready.Message = reasonPolicyNotReady, bounded(fmt.Sprintf("Policy %q cannot judge, and its failure policy decides: %v", b.policy, s.err))
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonInForce, "every request that it concerns is judged by it"
+	}
+	if l.cfg.SuspendPolicies {
+		suspend(&ready)
 	}
 	setCondition(&status.Conditions, ready, b.generation, l.cfg.Clock.Now())
 }

@@ -10,7 +10,8 @@ import (
 //
 // A change is loaded beside the requests and put in force when it has passed everything; until then, and when it
 // fails, the last known good stays in force and status says why. Strategies go on calling a Module that is deleted
-// until the server starts again; from then on they refuse writes, as what they guarded cannot be checked.
+// until the server starts again; from then on they refuse writes, as what they guarded cannot be checked. Its capabilities
+// are gone at once.
 type Module struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
