@@ -313,7 +313,11 @@ type Observed struct {
 // Compare says in what an outcome differs from what is expected, one text a difference.
 func Compare(c *PolicyCase, got *Observed) (problems []string) {
 	if got.Expect != c.Expect {
-		problems = append(problems, fmt.Sprintf("request is %s, want %s: %q", got.Expect, c.Expect, got.Messages))
+		problem := fmt.Sprintf("request is %s, want %s", got.Expect, c.Expect)
+		if len(got.Messages) > 0 {
+			problem += fmt.Sprintf(": %q", got.Messages)
+		}
+		problems = append(problems, problem)
 	}
 	for _, list := range []struct {
 		name       string

@@ -24,7 +24,7 @@ func buildRego(ctx context.Context, path, entrypoint, output string) error {
 		return err
 	}
 	name := strings.TrimSuffix(filepath.Base(path), ".rego")
-	source := &rego.Source{Path: path, Modules: []rego.Module{{Name: filepath.Base(path), Text: string(text)}}, Entrypoint: entrypoint}
+	source := &rego.Source{Path: path, Modules: []rego.Module{{Text: string(text)}}, Entrypoint: entrypoint}
 	wasm, missing, err := engine.CompileWasm(ctx, name, source)
 	if err != nil {
 		return err

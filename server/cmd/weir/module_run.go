@@ -65,7 +65,7 @@ did not come to a verdict (a trap, its fuel or time used up, bad output).`,
 // addCall adds the flags that say what is called.
 func (f *runFlags) addCall(command *cobra.Command) {
 	flags := command.Flags()
-	flags.StringVar(&f.hook, "hook", "", "hook to run, as `weir module inspect` lists them")
+	flags.StringVar(&f.hook, "hook", "", "hook to run, as weir module inspect lists them")
 	flags.StringVar(&f.object, "object", "", "file of the object")
 	flags.StringVar(&f.old, "old", "", "file of the object as it is stored, for updates; for validateDelete what is to be deleted")
 	flags.StringVar(&f.options, "options", "", "file of the options of the request")

@@ -167,6 +167,30 @@ func TestModuleBuildFails(t *testing.T) {
 	}
 }
 
+func TestUnknownSubcommand(t *testing.T) {
+	for _, group := range []string{"module", "policy"} {
+		_, code, err := weir(t, group, "tset")
+		if code != 2 || err == nil || !strings.Contains(err.Error(), `unknown command "tset"`) {
+			t.Errorf("%s: code %d, %v", group, code, err)
+		}
+	}
+}
+
+// A backquote in the usage of a flag would stand for the type of its value.
+func TestFlagUsage(t *testing.T) {
+	for _, args := range [][]string{{"serve", "--help"}, {"module", "run", "--help"}} {
+		out, _, err := weir(t, args...)
+		for line := range strings.Lines(out) {
+			if name, _, _ := strings.Cut(strings.TrimSpace(line), "  "); strings.HasPrefix(name, "-") && strings.Contains(name, " weir ") {
+				t.Errorf("%v: %s", args, name)
+			}
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestInspectNoModule(t *testing.T) {
 	_, code, err := weir(t, "module", "inspect", filepath.Join(firstModule, "good.yaml"))
 	if code != 2 || err == nil || !strings.Contains(err.Error(), "not a wasm module") {

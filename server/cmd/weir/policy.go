@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,6 +27,7 @@ func newPolicyCommand() *cobra.Command {
 ValidatingAdmissionPolicy, MutatingAdmissionPolicy and Policy, with their bindings.
 They are judged by the code of the server, without one running.`,
 		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(policyTestCommand(), policyLintCommand(), policyBenchCommand(), policyReplayCommand(), policyImpactCommand())
 	return command
@@ -62,6 +64,21 @@ func (f *caseFlags) add(command *cobra.Command) {
 	f.offlineFlags.add(command)
 	command.Flags().StringVar(&f.run, "run", "", "only cases whose DIR/FILE/CASE matches this regular expression")
 	command.Flags().StringSliceVar(&f.engines, "engine", nil, "only on these engines: cel, rego, wasm (default: all that a policy is written for)")
+}
+
+// chosen says which cases are run, in the flags that were given.
+func (f *caseFlags) chosen() string {
+	var given []string
+	if f.run != "" {
+		given = append(given, fmt.Sprintf("--run %q", f.run))
+	}
+	if len(f.engines) > 0 {
+		given = append(given, "--engine "+strings.Join(f.engines, ","))
+	}
+	if given == nil {
+		return "are there"
+	}
+	return "match " + strings.Join(given, " and ")
 }
 
 // check refuses engines that do not exist.

@@ -149,7 +149,7 @@ func benchPolicies(command *cobra.Command, names []string, f *policyBenchFlags) 
 		}
 	}
 	if len(all) == 0 {
-		return fmt.Errorf("no case was measured: none matches --run %q and --engine %s", f.run, strings.Join(f.engines, ","))
+		return fmt.Errorf("no case was measured: none %s", f.chosen())
 	}
 	if f.format == outputJSON {
 		return writeJSON(command.OutOrStdout(), all)

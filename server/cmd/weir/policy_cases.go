@@ -135,7 +135,7 @@ func testPolicies(command *cobra.Command, roots []string, f *caseFlags, verbose 
 	case bad:
 		return exitCode(1)
 	case ran == 0:
-		return fmt.Errorf("no case was run: none matches --run %q and --engine %s", f.run, strings.Join(f.engines, ","))
+		return fmt.Errorf("no case was run: none %s", f.chosen())
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func printDir(out io.Writer, r *dirResult) {
 	case failed > 0:
 		fmt.Fprintf(out, "FAIL\t%s\t%s\t%d of %d cases\n", name, took, failed, len(r.cases))
 	case len(r.cases) == 0:
-		fmt.Fprintf(out, "ok  \t%s\t%s\t[no cases to run]\n", name, took)
+		fmt.Fprintf(out, "?   \t%s\t%s\t[no cases to run]\n", name, took)
 	default:
 		fmt.Fprintf(out, "ok  \t%s\t%s\t%d cases\n", name, took, len(r.cases))
 	}

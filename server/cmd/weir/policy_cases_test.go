@@ -118,7 +118,7 @@ func TestPolicyTest(t *testing.T) {
 		{name: "no policy", tree: map[string]string{"d/cases/a.yaml": podBase + "- {name: none, expect: denied}\n"}, code: 1, says: []string{"no policy and no Strategy"}},
 		{name: "an empty directory", tree: map[string]string{"d/policy.yaml": labelVAP}, code: 2, error: "no cases: neither it nor a directory below it"},
 		{name: "a directory of cases without any", tree: map[string]string{"d/policy.yaml": labelVAP, "d/cases/README.md": ""}, code: 1, says: []string{"no cases in d/cases"}},
-		{name: "no such case", tree: map[string]string{"d/policy.yaml": labelVAP, "d/cases/a.yaml": podBase + "- {name: none, expect: denied}\n"}, args: []string{"--run", "nothing"}, code: 2, error: "no case was run", says: []string{"[no cases to run]"}},
+		{name: "no such case", tree: map[string]string{"d/policy.yaml": labelVAP, "d/cases/a.yaml": podBase + "- {name: none, expect: denied}\n"}, args: []string{"--run", "nothing"}, code: 2, error: `no case was run: none match --run "nothing"`, says: []string{"?   \t", "[no cases to run]"}},
 		{name: "no such engine", tree: map[string]string{"d/policy.yaml": labelVAP, "d/cases/a.yaml": podBase + "- {name: none, expect: denied}\n"}, args: []string{"--engine", "lua"}, code: 2, error: `--engine "lua": there are cel, rego and wasm`},
 	}
 	for _, tc := range tests {

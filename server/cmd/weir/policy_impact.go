@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"weir.dev/weir/server/apis/v1alpha1"
@@ -84,9 +83,7 @@ func (f *impactFlags) run(command *cobra.Command) error {
 		}
 		f.spec.Objects = append(f.spec.Objects, objects...)
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	config, err := clientConfig(f.kubeconfig, f.context)
 	if err != nil {
 		return err
 	}

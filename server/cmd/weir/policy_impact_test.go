@@ -79,6 +79,20 @@ func TestPolicyImpact(t *testing.T) {
 	}
 }
 
+// Whom nobody told where the server is, hears how to say it.
+func TestPolicyImpactWithoutServer(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HOME", dir)
+	t.Setenv("KUBECONFIG", filepath.Join(dir, "none"))
+	file := filepath.Join(dir, "rules.yaml")
+	if err := os.WriteFile(file, []byte(impactRules), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := weir(t, "policy", "impact", "-f", file); err == nil || !strings.Contains(err.Error(), "--kubeconfig") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // A server that does not get on, or that fails midway, ends the count; what was counted until then is printed.
 func TestPolicyImpactEnds(t *testing.T) {
 	const counted = `{"status":{"complete":false,"reason":"the time was over","continue":"a","resources":[{"resource":"secrets","operations":["UPDATE"],"objects":3,"concerned":3}]}}`

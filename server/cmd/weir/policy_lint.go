@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server"
@@ -175,9 +174,7 @@ func printFindings(out io.Writer, findings []offline.Finding, errorCount int, fo
 
 // definitions reads the CustomResourceDefinitions of a server.
 func (f *lintFlags) definitions(ctx context.Context) ([]offline.Object, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = f.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: f.context}).ClientConfig()
+	config, err := clientConfig(f.kubeconfig, f.context)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
 	flags.StringVar(&config.TokenAuthFile, "token-auth-file", "", `CSV file of token,user,uid,"group1,group2"`)
 	flags.BoolVar(&config.DisableAnonymous, "disable-anonymous-auth", false, "answer requests without credentials with 401")
-	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings in YAML files, in force beside those that are stored; read again when it changes")
+	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings of admissionregistration.k8s.io in YAML files, in force beside those that are stored; no client sees them; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	addRecordFlags(flags, &config.Record)
 	flags.Uint64Var(&config.ModuleRequestFuel, "module-request-fuel", server.DefaultModuleRequestFuel, "instructions that the modules of one request may use together")

@@ -11,7 +11,7 @@ import (
 
 // addRecordFlags adds the flags that say which admission requests are recorded.
 func addRecordFlags(flags *pflag.FlagSet, config *recording.Config) {
-	flags.StringVar(&config.File, "record", "", "file to record admission requests in, with what the policies said, for `weir policy replay`. Of a Secret only the name is written, and no message about a request that is about one or judged by one as a param; all else is as clients sent it, and a message of a module that looked up a Secret may quote it. The file becomes its owner's alone to read")
+	flags.StringVar(&config.File, "record", "", "file to record admission requests in, with what the policies said, for weir policy replay. Of a Secret only the name is written, and no message about a request that is about one or judged by one as a param; all else is as clients sent it, and a message of a module that looked up a Secret may quote it. The file becomes its owner's alone to read")
 	config.MaxBytes = recording.DefaultMaxBytes
 	flags.Var((*mebibytes)(&config.MaxBytes), "record-max-size", "size in MiB at which a recording becomes FILE.1 and another one is begun")
 	flags.IntVar(&config.Backups, "record-max-backups", recording.DefaultBackups, "how many of FILE.1, FILE.2, ... are kept; negative: none")
