@@ -135,6 +135,7 @@ func importLookup(c *invocation, args []uint64) int32 {
 
 // lookup answers a request. The error is an abi.Errno.
 func (c *invocation) lookup(raw []byte) ([]byte, error) {
+	c.charge(lookupFuel) // what is refused has been read too
 	q, err := lookup.ParseQuery(raw)
 	if err != nil {
 		return nil, err
@@ -146,7 +147,6 @@ func (c *invocation) lookup(raw []byte) ([]byte, error) {
 		return nil, abi.E2BIG
 	}
 	c.look.counted++
-	c.charge(lookupFuel)
 	if c.look.objects == nil {
 		c.notReady(q.Capability()+": there is nothing to look it up in here", nil)
 	}
@@ -193,6 +193,7 @@ func importAuthorize(c *invocation, args []uint64) int32 {
 	if !ok {
 		return fail(abi.EFAULT)
 	}
+	c.charge(authorizeFuel) // what is refused has been read too
 	a, err := lookup.ParseAuthorize(raw)
 	if err != nil {
 		return fail(abi.EINVAL)
@@ -204,7 +205,6 @@ func importAuthorize(c *invocation, args []uint64) int32 {
 		return fail(abi.E2BIG)
 	}
 	c.look.authorized++
-	c.charge(authorizeFuel)
 	if c.look.authorizer == nil {
 		c.notReady("authorize: there is nobody to ask here", nil)
 	}

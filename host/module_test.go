@@ -216,14 +216,14 @@ func TestBudgetIsShared(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	rt := newRuntime(t, host.Config{Limits: host.Limits{Fuel: 1 << 50}})
+	rt := newRuntime(t, host.Config{Limits: host.Limits{Fuel: 1 << 50, Timeout: time.Hour}})
 	var loop []byte
 	for _, s := range hosttest.Sinners() {
 		if s.Name == "calls_without_a_loop" {
 			loop = s.Wasm
 		}
 	}
-	m := load(t, rt, loop, host.ModuleConfig{Name: "spin", Warm: []*host.Call{}, Limits: host.Limits{Timeout: time.Hour}})
+	m := load(t, rt, loop, host.ModuleConfig{Name: "spin", Warm: []*host.Call{}})
 	expired, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	tests := []struct {
