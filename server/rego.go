@@ -17,6 +17,11 @@ func newRegoCompiler() (regoCompiler, error) {
 	return regoCompiler{engine}, err
 }
 
+// LintRego says what of rules that compile can hardly be meant.
+func (c regoCompiler) LintRego(rules *v1alpha1.RegoPolicy) policies.Issues {
+	return c.engine.Lint(&rego.Source{Path: "spec.rego.source", Modules: []rego.Module{{Text: rules.Source}}, Entrypoint: rules.Entrypoint})
+}
+
 // CompileRego implements loader.RegoCompiler.
 func (c regoCompiler) CompileRego(rules *v1alpha1.RegoPolicy) (policies.Judge, string, error) {
 	source, digest := &rego.Source{Path: "spec.rego.source", Modules: []rego.Module{{Text: rules.Source}}, Entrypoint: rules.Entrypoint}, ""

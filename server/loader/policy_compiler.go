@@ -58,6 +58,33 @@ func PolicyResourceOf(apiVersion, kind string) (gr schema.GroupResource, ok bool
 	return gr, false
 }
 
+// CheckPolicyKind refuses what can only be a policy or binding whose kind or group is misspelt. The other kinds of these
+// groups pass.
+func CheckPolicyKind(apiVersion, kind string) error {
+	group := schema.FromAPIVersionAndKind(apiVersion, kind).Group
+	if _, ok := PolicyResourceOf(apiVersion, kind); ok {
+		return nil
+	}
+	switch group {
+	case admissionGroup:
+		switch kind {
+		case "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration":
+			return nil
+		}
+		return fmt.Errorf("there is no kind %q in %s: the policies there are ValidatingAdmissionPolicy and MutatingAdmissionPolicy, each with its Binding", kind, apiVersion)
+	case weirPolicies.Group:
+		switch kind {
+		case "Module", "PolicyImpact", "Strategy":
+			return nil
+		}
+		return fmt.Errorf("there is no kind %q in %s: there are Module, Policy, PolicyBinding, PolicyImpact and Strategy", kind, apiVersion)
+	}
+	if _, ok := policyResourceOf(kind); ok {
+		return fmt.Errorf("there is no kind %q in %s: it is of %s/v1", kind, apiVersion, admissionGroup)
+	}
+	return nil
+}
+
 // HoldsPolicies reports whether a resource of PolicyResources holds policies, and not bindings. kind is that of the
 // policies, of bindings too.
 func HoldsPolicies(gr schema.GroupResource) (kind string, ok bool) {

@@ -154,6 +154,9 @@ func (x *Impact) given(ctx context.Context, q *question) (given []*document.Docu
 	for i, obj := range q.objects {
 		gr, ok := PolicyResourceOf(obj.Get("apiVersion").String(), obj.Get("kind").String())
 		if !ok {
+			if err := CheckPolicyKind(obj.Get("apiVersion").String(), obj.Get("kind").String()); err != nil {
+				errs = append(errs, field.Invalid(path.Index(i).Child("kind"), obj.Get("kind").String(), err.Error()))
+			}
 			q.params = append(q.params, obj)
 			continue
 		}

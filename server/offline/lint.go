@@ -19,7 +19,6 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
-	"weir.dev/weir/server/apis/v1alpha1"
 	"weir.dev/weir/server/extension"
 	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/rest"
@@ -68,8 +67,9 @@ func (f *Finding) String() string {
 }
 
 // Lint looks for what is wrong with the policies and bindings among objects. The others, and known, are what they may refer
-// to: definitions, params, modules. The findings are in the order of the files.
-func (w *Workbench) Lint(ctx context.Context, objects, known []Object) ([]Finding, error) {
+// to: definitions, params, modules. The files of modules that are not beside their Module are looked for in modules, which
+// may be nil. The findings are in the order of the files.
+func (w *Workbench) Lint(ctx context.Context, objects, known []Object, modules fs.FS) ([]Finding, error) {
 	l := &linter{Workbench: w, set: &Set{workbench: w, resources: cloneResources(w.resources), modules: map[string]*module{}}}
 	defer l.set.Close()
 	for i := range known {
@@ -88,9 +88,15 @@ func (w *Workbench) Lint(ctx context.Context, objects, known []Object) ([]Findin
 			}
 		case rest.KindOf(o.Document).GroupKind() == moduleKind:
 			l.begin(o)
-			switch err := l.set.addModule(ctx, o); {
+			err := l.set.addModule(ctx, o)
+			if errors.Is(err, fs.ErrNotExist) && modules != nil {
+				there := *o
+				there.FS, there.File = modules, path.Base(o.File)
+				err = l.set.addModule(ctx, &there)
+			}
+			switch {
 			case errors.Is(err, fs.ErrNotExist):
-				l.note(Warning, "module", "spec.source", "%s", err)
+				l.note(Warning, "module", "spec.source", "it was not looked at: the file of the module is neither beside this one nor in --module-dir")
 			case err != nil:
 				l.refused(err)
 			}
@@ -111,8 +117,9 @@ type linter struct {
 	*Workbench
 	set      *Set
 	findings []Finding
-	// bound are the policies that have a binding, policies those that there are, as KIND/NAME.
-	bound, policies map[string]bool
+	// bound are the policies that have a binding, policies those that there are, withParams those of them that have a
+	// paramKind, as KIND/NAME.
+	bound, policies, withParams map[string]bool
 
 	// The object that is being looked at.
 	from   *Object
@@ -132,7 +139,7 @@ func (l *linter) begin(o *Object) {
 
 // survey notes which policies and bindings there are.
 func (l *linter) survey(objects []Object) {
-	l.bound, l.policies = map[string]bool{}, map[string]bool{}
+	l.bound, l.policies, l.withParams = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for i := range objects {
 		o := &objects[i]
 		gr, ok := loader.PolicyResourceOf(o.Document.Get("apiVersion").String(), o.kind())
@@ -140,7 +147,9 @@ func (l *linter) survey(objects []Object) {
 			continue
 		}
 		if kind, isPolicy := loader.HoldsPolicies(gr); isPolicy {
-			l.policies[kind+"/"+rest.MetaOf(o.Document).Name()] = true
+			key := kind + "/" + rest.MetaOf(o.Document).Name()
+			l.policies[key] = true
+			l.withParams[key] = o.Document.Get("spec", "paramKind").Kind() == document.Object
 		} else {
 			l.bound[kind+"/"+o.Document.Get("spec", "policyName").String()] = true
 		}
@@ -175,6 +184,10 @@ func (l *linter) issue(severity Severity, rule string, i policies.Issue) {
 func (l *linter) object(ctx context.Context, o *Object) {
 	gr, ok := loader.PolicyResourceOf(o.Document.Get("apiVersion").String(), o.kind())
 	if !ok {
+		if err := loader.CheckPolicyKind(o.Document.Get("apiVersion").String(), o.kind()); err != nil {
+			l.begin(o)
+			l.note(Error, "kind", "kind", "%s", err)
+		}
 		return
 	}
 	l.begin(o)
@@ -206,6 +219,7 @@ func (l *linter) object(ctx context.Context, o *Object) {
 	}
 	l.policy(policyKind, o.Document)
 	if err == nil && len(issues) == 0 {
+		l.rego(accepted)
 		l.expressions(policyKind, accepted)
 	}
 }
@@ -265,6 +279,9 @@ func (l *linter) binding(kind string, obj *document.Document) {
 	spec := obj.Get("spec")
 	if name := spec.Get("policyName").String(); name != "" && !l.policies[kind+"/"+name] {
 		l.note(Warning, "no-policy", "spec.policyName", "there is no %s %q in what is looked at", kind, name)
+	}
+	if l.withParams[kind+"/"+spec.Get("policyName").String()] && !spec.Get("paramRef").Exists() {
+		l.note(Warning, "no-params", "spec.policyName", "the %s has a paramKind, and this binding no paramRef: params is null", kind)
 	}
 	l.rules("spec.matchResources", spec.Get("matchResources"))
 }
@@ -326,28 +343,4 @@ func (s *Set) matchesAny(rule document.Value) bool {
 		}
 	}
 	return false
-}
-
-// LintRego looks at a policy.rego, which is no object but a file beside one.
-func (w *Workbench) LintRego(fsys fs.FS, root, name string) ([]Finding, error) {
-	text, err := fs.ReadFile(fsys, name)
-	if err != nil || w.cfg.Rego == nil {
-		return nil, err
-	}
-	_, _, err = w.cfg.Rego.CompileRego(&v1alpha1.RegoPolicy{Source: string(text)})
-	var issues policies.Issues
-	if err == nil || !errors.As(err, &issues) {
-		return nil, err
-	}
-	file := filepath.Join(root, filepath.FromSlash(name))
-	lines := strings.Split(string(text), "\n")
-	var findings []Finding
-	for _, i := range issues {
-		f := Finding{Severity: Error, Rule: "compile", File: file, Line: i.Line, Column: i.Column, Object: path.Base(name), Message: i.Message}
-		if i.Line > 0 && i.Line <= len(lines) {
-			f.Source = lines[i.Line-1]
-		}
-		findings = append(findings, f)
-	}
-	return findings, nil
 }

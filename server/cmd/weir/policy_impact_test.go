@@ -74,6 +74,13 @@ func TestPolicyImpact(t *testing.T) {
 	if got, err = impact("--operation", "DELETE"); err != nil || !strings.Contains(got, `note: policy "short" concerns no object that is stored`) {
 		t.Errorf("got %v\n%s", err, got)
 	}
+	misspelt := filepath.Join(t.TempDir(), "misspelt.yaml")
+	if err := os.WriteFile(misspelt, []byte("apiVersion: weir.dev/v1alpha1\nkind: Polcy\nmetadata: {name: a}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = impact("-f", misspelt); err == nil || !strings.Contains(err.Error(), `spec.objects[2].kind: Invalid value: "Polcy": there is no kind "Polcy" in weir.dev/v1alpha1`) {
+		t.Errorf("got %v", err)
+	}
 	if _, err = impact("--operation", "LOOK"); err == nil || !strings.Contains(err.Error(), "spec.operation: Unsupported value") {
 		t.Errorf("got %v", err)
 	}

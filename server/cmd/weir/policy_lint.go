@@ -21,6 +21,7 @@ import (
 type lintFlags struct {
 	offlineFlags
 	crds                []string
+	moduleDir           string
 	kubeconfig, context string
 	server, strict      bool
 	format              outputFormat
@@ -37,19 +38,22 @@ but hardly can be meant. Directories are read with all below them, but for those
 cases; policy.rego is looked at too.
 
 Errors: fields and values that are not valid, expressions and rules that do not compile,
-fields that the kinds which are matched do not have, a module that does not load.
+fields that the kinds which are matched do not have, kinds that the groups of policies
+do not have, a module that does not load.
 Warnings, by their rule:
 
   no-binding        nothing among the files puts the policy in force
   no-policy         a binding of a policy that is not among the files
   matches-nothing   a rule that selects no resource that is known
   unknown-kind      a paramKind that is not known
+  no-params         a binding without paramRef of a policy with a paramKind
   failure-policy    Ignore: a policy that breaks is off without a sign
   unused-variable   a variable that no expression names
   unused-params     a paramKind, and no expression that reads params
   constant          a validation that looks at neither the object, the request nor params
   cost              an expression that may come near the limit of its cost
   type              a field that some of the kinds which are matched do not have
+  rego              a member of input that there never is; a deny that is a boolean
   module            a module that is not there, so that it was not looked at
 
 Known are the built-in kinds, the CustomResourceDefinitions among the files and in --crds,
@@ -71,6 +75,7 @@ at.`,
 	f.add(command)
 	flags := command.Flags()
 	flags.StringArrayVar(&f.crds, "crds", nil, "file or directory of CustomResourceDefinitions of kinds that policies name")
+	flags.StringVar(&f.moduleDir, "module-dir", "", "directory below which spec.source.file of a Module is, beside that of the Module")
 	flags.BoolVar(&f.server, "server", false, "read CustomResourceDefinitions from the server of the kubeconfig")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "the same, with this kubeconfig (--server: as kubectl, $KUBECONFIG)")
 	flags.StringVar(&f.context, "context", "", "context of the kubeconfig")
@@ -104,7 +109,11 @@ func lintPolicies(command *cobra.Command, paths []string, f *lintFlags) error {
 		return err
 	}
 	defer func() { _ = w.Close() }() // the process ends
-	findings, err := w.Lint(ctx, objects, known)
+	var modules fs.FS
+	if f.moduleDir != "" {
+		modules = os.DirFS(f.moduleDir)
+	}
+	findings, err := w.Lint(ctx, objects, known, modules)
 	if err != nil {
 		return err
 	}
