@@ -44,15 +44,26 @@ func TestModuleAccess(t *testing.T) {
 		{name: "labels of a module that has a grant", old: module("lookup:secrets"), new: `{"metadata":{"labels":{"a":"b"}},` + module("lookup:secrets")[1:]},
 		{name: "the code of a module that has a grant", old: module("lookup:secrets"), new: `{"spec":{"capabilities":["lookup:secrets"],"source":{"inline":"BB=="}}}`,
 			want: `spec.capabilities[0]: Forbidden: user eve may not grant it without permission to get secrets in all namespaces`},
+		{name: "the code from a secret", new: `{"spec":{"source":{"secretRef":{"key":"k","name":"top","namespace":"vault"}}}}`,
+			want: `spec.source.secretRef: Forbidden: user eve may not name it without permission to get the secret vault/top`},
+		{name: "the code from a secret that one may read", may: []string{"get /secrets vault/top"}, new: `{"spec":{"source":{"secretRef":{"key":"k","name":"top","namespace":"vault"}}}}`},
+		{name: "a login", new: `{"spec":{"source":{"oci":{"pullSecretRef":{"name":"top","namespace":"vault"}}}}}`,
+			want: `spec.source.oci.pullSecretRef: Forbidden: user eve may not name it without permission to get the secret vault/top`},
+		{name: "a public key", new: `{"spec":{"source":{"inline":"AA=="},"verify":{"publicKeyFrom":{"secretRef":{"key":"k","name":"top","namespace":"vault"}}}}}`,
+			want: `spec.verify.publicKeyFrom.secretRef: Forbidden: user eve may not name it without permission to get the secret vault/top`},
 		{name: "a grant is taken away", old: module("lookup:secrets"), new: plain},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			layer := ModuleAccess(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-				if a.GetNamespace() != "" || a.GetName() != "" || !a.IsResourceRequest() || a.GetUser().GetName() != "eve" {
+				if !a.IsResourceRequest() || a.GetUser().GetName() != "eve" {
 					return authorizer.DecisionDeny, "", errors.New("asked for something else")
 				}
-				if slices.Contains(tc.may, a.GetVerb()+" "+a.GetAPIGroup()+"/"+a.GetResource()) {
+				what := a.GetVerb() + " " + a.GetAPIGroup() + "/" + a.GetResource()
+				if a.GetName() != "" {
+					what += " " + a.GetNamespace() + "/" + a.GetName()
+				}
+				if slices.Contains(tc.may, what) {
 					return authorizer.DecisionAllow, "", nil
 				}
 				return authorizer.DecisionNoOpinion, "", nil
