@@ -169,6 +169,30 @@ func TestCountsOutliveTheServer(t *testing.T) {
 	})
 }
 
+// A denial that only a warning tells of is counted as such.
+func TestWarningsAreNoDenials(t *testing.T) {
+	f := start(t)
+	f.put(t, weirPolicies, object("weir.dev/v1alpha1", "Policy", "p", map[string]any{
+		"matchConstraints": demanding("").Object["spec"].(map[string]any)["matchConstraints"],
+		"rego":             map[string]any{"source": "package p\n\ndeny contains \"no x\" if input.object.data.v == \"x\"\n"}}))
+	f.put(t, weirBindings, object("weir.dev/v1alpha1", "PolicyBinding", "b", map[string]any{"policyName": "p", "validationActions": []any{"Warn"}}))
+	if _, err := f.write(t, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Restart(t.Context()); err != nil { // a server that stops tells what it has counted
+		t.Fatal(err)
+	}
+	f.until(t, connect(t, f.Environment).Resource(weirBindings), "b", func(obj *unstructured.Unstructured) bool {
+		list, _, _ := unstructured.NestedSlice(obj.Object, "status", "servers")
+		for _, item := range list {
+			if counts := item.(map[string]any); counts["warned"] == int64(1) && counts["denied"] == nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // v1beta1 is another name for what is stored as v1.
 func TestPoliciesInV1beta1(t *testing.T) {
 	f := start(t)

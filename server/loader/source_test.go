@@ -162,8 +162,11 @@ func TestStrategyThatCannotBeMadeAfterARestart(t *testing.T) {
 		if c := condition(got, "Ready"); c.Reason != "Unavailable" || !strings.Contains(c.Message, "stamp.wasm: no such file") {
 			t.Errorf("restart %d: Ready is %+v", restart, c)
 		}
-		if n, _, _ := unstructured.NestedInt64(got.Object, "status", "inForce"); n != 1 {
-			t.Errorf("restart %d: status.inForce is %d, want 1", restart, n)
+		if n, _, _ := unstructured.NestedInt64(got.Object, "status", "wasInForce"); n != 1 {
+			t.Errorf("restart %d: status.wasInForce is %d, want 1", restart, n)
+		}
+		if n, ok, _ := unstructured.NestedInt64(got.Object, "status", "inForce"); ok {
+			t.Errorf("restart %d: status.inForce is %d, want none", restart, n)
 		}
 		f.lastKnownDigest(t, stamp("v001"))
 		// A change of something else does not open the resource.

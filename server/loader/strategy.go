@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,7 +110,7 @@ func (l *Loader) applyStrategyLocked(obj *document.Document) (target schema.Grou
 		s = nil
 	}
 	if s == nil {
-		s = &strategyState{inForce: object.Status.InForce}
+		s = &strategyState{inForce: cmp.Or(object.Status.InForce, object.Status.WasInForce)}
 		l.strategies[target] = s
 	} else if s.object.Generation == object.Generation {
 		s.object = object
@@ -196,7 +197,10 @@ func (l *Loader) enqueueStrategyStatus(name string) {
 
 // strategyStatus says whether the newest generation is in force.
 func (l *Loader) strategyStatus(status *v1alpha1.StrategyStatus, s *strategyState) {
-	status.ObservedGeneration, status.InForce, status.LastError = s.object.Generation, s.inForce, ""
+	status.ObservedGeneration, status.InForce, status.WasInForce, status.LastError = s.object.Generation, s.inForce, 0, ""
+	if s.compiled == nil {
+		status.InForce, status.WasInForce = 0, s.inForce
+	}
 	compiled := metav1.Condition{Type: v1alpha1.StrategyCompiled, Status: metav1.ConditionTrue, Reason: "Compiled", Message: "all layers are compiled"}
 	ready := metav1.Condition{Type: v1alpha1.StrategyReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "every write meets this generation"}
 	target := strategyTarget(s.object)

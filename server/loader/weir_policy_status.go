@@ -170,7 +170,7 @@ func (l *Loader) countsOf(b *bindingState, now time.Time) v1alpha1.PolicyBinding
 	c := b.binding.Tally.Counts()
 	out := v1alpha1.PolicyBindingCounts{
 		Server: l.cfg.ServerName, Since: metav1.NewTime(b.since), Until: metav1.NewTime(now),
-		Allowed: c.Allowed, Denied: c.Denied, Changed: c.Changed, Failed: c.Failed, ShadowDenied: c.ShadowDenied, ShadowChanged: c.ShadowChanged,
+		Allowed: c.Allowed, Denied: c.Denied, Warned: c.Warned, Changed: c.Changed, Failed: c.Failed, ShadowDenied: c.ShadowDenied, ShadowChanged: c.ShadowChanged,
 		MedianMicroseconds: c.Median.Microseconds(), P99Microseconds: c.P99.Microseconds(), WorstMicroseconds: c.Worst.Microseconds(),
 		LastError: c.LastError, Conflicts: c.Conflicts,
 	}
@@ -195,7 +195,7 @@ func (l *Loader) countedBefore(b *v1alpha1.PolicyBinding) (counts policy.Counts,
 		if s.Server != l.cfg.ServerName {
 			continue
 		}
-		counts = policy.Counts{Allowed: s.Allowed, Denied: s.Denied, Changed: s.Changed, Failed: s.Failed, ShadowDenied: s.ShadowDenied, ShadowChanged: s.ShadowChanged,
+		counts = policy.Counts{Allowed: s.Allowed, Denied: s.Denied, Warned: s.Warned, Changed: s.Changed, Failed: s.Failed, ShadowDenied: s.ShadowDenied, ShadowChanged: s.ShadowChanged,
 			Worst: time.Duration(s.WorstMicroseconds) * time.Microsecond, LastError: s.LastError, Conflicts: s.Conflicts}
 		if s.LastErrorTime != nil {
 			counts.LastErrorTime = s.LastErrorTime.Time

@@ -130,9 +130,11 @@ type PolicyBindingCounts struct {
 	// Since when it counts, and when it last told.
 	Since metav1.Time `json:"since"`
 	Until metav1.Time `json:"until"`
-	// Allowed, Denied, Changed and Failed requests. A request that could not be judged has failed, whether it passed or not.
+	// Allowed, Denied, Warned, Changed and Failed requests. Of those that are warned only a warning or the audit log tells, as
+	// validationActions say. A request that could not be judged has failed, whether it passed or not.
 	Allowed int64 `json:"allowed,omitempty"`
 	Denied  int64 `json:"denied,omitempty"`
+	Warned  int64 `json:"warned,omitempty"`
 	Changed int64 `json:"changed,omitempty"`
 	Failed  int64 `json:"failed,omitempty"`
 	// ShadowDenied and ShadowChanged are what would have been, had the binding been enforced.

@@ -137,8 +137,10 @@ const (
 type StrategyStatus struct {
 	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
-	// InForce is the generation of this object that serves requests: the last good one. With the condition Ready of
-	// reason Unavailable it is the one that served before the server started, and writes are refused.
-	InForce   int64  `json:"inForce,omitempty"`
-	LastError string `json:"lastError,omitempty"`
+	// InForce is the generation of this object that serves requests: the last good one.
+	InForce int64 `json:"inForce,omitempty"`
+	// WasInForce is the one that served before the server started and cannot be made any more: writes are refused, with the
+	// condition Ready of reason Unavailable.
+	WasInForce int64  `json:"wasInForce,omitempty"`
+	LastError  string `json:"lastError,omitempty"`
 }

@@ -254,7 +254,11 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		return
 	}
 	took := time.Since(started)
-	e.metrics.observe(p, b, outcome, took)
+	counted := outcome
+	if outcome == outcomeDeny && b != nil && !b.Deny && !mutates(p) {
+		counted = outcomeWarn
+	}
+	e.metrics.observe(p, b, counted, took)
 	if e.observer != nil {
 		e.observer.judged(Judgement{Policy: p, Binding: b, Outcome: outcome, Message: message, Cost: e.spent})
 		e.spent = policies.Cost{}
@@ -263,7 +267,7 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		if quotesSecrets(p, e.attributes) {
 			message = secretText
 		}
-		b.Tally.note(outcome, took, message, e.attributes)
+		b.Tally.note(counted, took, message, e.attributes)
 	}
 }
 

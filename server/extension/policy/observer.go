@@ -24,7 +24,7 @@ type Judgement struct {
 	Policy *Policy
 	// Binding is nil where the policy itself cannot be used.
 	Binding *Binding
-	// Outcome is one of those of the metric weir_admission_policy_checks_total.
+	// Outcome is one of those of the metric weir_admission_policy_checks_total. A denial is deny, whatever follows from it.
 	Outcome string
 	// Message of a denial or error; of a shadow that mutates, the paths.
 	Message string

@@ -30,19 +30,19 @@ func NewTally(from Counts) *Tally { return &Tally{counts: from} }
 
 // Counts is the state of a Tally.
 type Counts struct {
-	Allowed, Denied, Changed, Failed int64
-	ShadowDenied, ShadowChanged      int64
-	Median, P99, Worst               time.Duration
-	LastError                        string
-	LastErrorTime                    time.Time
-	Samples                          []Sample
+	Allowed, Denied, Warned, Changed, Failed int64
+	ShadowDenied, ShadowChanged              int64
+	Median, P99, Worst                       time.Duration
+	LastError                                string
+	LastErrorTime                            time.Time
+	Samples                                  []Sample
 	// Conflicts name fields that another mutating policy wrote too, and that policy.
 	Conflicts []string
 }
 
 // Total is the number of judgements.
 func (c *Counts) Total() int64 {
-	return c.Allowed + c.Denied + c.Changed + c.Failed + c.ShadowDenied + c.ShadowChanged
+	return c.Allowed + c.Denied + c.Warned + c.Changed + c.Failed + c.ShadowDenied + c.ShadowChanged
 }
 
 // Sample is a request that a shadow would have denied or changed.
@@ -65,6 +65,8 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 		c.Allowed++
 	case outcomeDeny:
 		c.Denied++
+	case outcomeWarn:
+		c.Warned++
 	case outcomeMutate:
 		c.Changed++
 	case outcomeError, outcomeIgnored:
