@@ -46,6 +46,9 @@ type specCount map[string]int
 // results, traps, memories and exported globals have to be the same, and no
 // invalid module may become valid.
 func TestSpecification(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and the interpreter takes ten times as long under the race detector")
+	}
 	if testing.Short() {
 		t.Skip("thousands of modules")
 	}

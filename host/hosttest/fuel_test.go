@@ -81,6 +81,9 @@ func measuredGuests() []measured {
 // depends on the compiler that made it: what another version of a toolchain
 // made, a module of another digest, is only compared with the interpreter.
 func TestFuel(t *testing.T) {
+	if raceEnabled {
+		t.Skip("one goroutine, and the interpreter takes ten times as long under the race detector")
+	}
 	if testing.Short() {
 		t.Skip("builds a guest of each language")
 	}
