@@ -70,7 +70,7 @@ func (f *Finding) String() string {
 // to: definitions, params, modules. The files of modules that are not beside their Module are looked for in modules, which
 // may be nil. The findings are in the order of the files.
 func (w *Workbench) Lint(ctx context.Context, objects, known []Object, modules fs.FS) ([]Finding, error) {
-	l := &linter{Workbench: w, set: &Set{workbench: w, resources: cloneResources(w.resources), modules: map[string]*module{}}}
+	l := &linter{Workbench: w, set: &Set{workbench: w, resources: cloneResources(w.resources), modules: map[string]*module{}}, unread: map[string]bool{}}
 	defer l.set.Close()
 	for i := range known {
 		if o := &known[i]; isDefinition(o) {
@@ -96,6 +96,7 @@ func (w *Workbench) Lint(ctx context.Context, objects, known []Object, modules f
 			}
 			switch {
 			case errors.Is(err, fs.ErrNotExist):
+				l.unread[rest.MetaOf(o.Document).Name()] = true
 				l.note(Warning, "module", "spec.source", "it was not looked at: the file of the module is neither beside this one nor in --module-dir")
 			case err != nil:
 				l.refused(err)
@@ -120,6 +121,9 @@ type linter struct {
 	// bound are the policies that have a binding, policies those that there are, withParams those of them that have a
 	// paramKind, as KIND/NAME.
 	bound, policies, withParams map[string]bool
+
+	// unread are the Modules whose files are not there.
+	unread map[string]bool
 
 	// The object that is being looked at.
 	from   *Object
@@ -238,6 +242,9 @@ func (l *linter) compileIssues(ctx context.Context, o *Object) policies.Issues {
 	case errors.As(err, &issues):
 	case o.Document.Get("spec", "wasm").Exists():
 		severity, module := Error, o.Document.Get("spec", "wasm", "module").String()
+		if l.unread[module] {
+			return nil // it was said of the Module
+		}
 		if l.set.modules[module] == nil {
 			severity = Warning
 		}

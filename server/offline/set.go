@@ -212,7 +212,7 @@ func (s *Set) guest(ctx context.Context, name string, settings json.RawMessage) 
 		loaded, err := s.workbench.cfg.Host.Load(ctx, m.wasm, host.ModuleConfig{Name: name, Settings: settings, Limits: m.limits, Logger: s.workbench.cfg.Logger,
 			Capabilities: m.capabilities, GrantAll: m.grantAll, Lookuper: found, Authorizer: asksRequest{}})
 		if err != nil {
-			return nil, "", fmt.Errorf("module[%s]: %w", name, err)
+			return nil, "", err // which names the module
 		}
 		m.loaded[key], m.digest = extension.NewSharedModule(loaded, nil), loaded.Digest()
 	}

@@ -138,6 +138,9 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 	if !module.Handles(op) {
 		return fmt.Errorf("%s has no hook %s; it has %s", path, op, joined(manifest.Hooks))
 	}
+	if kind := otherKind(manifest.Kind, call); kind != "" && f.subresource == "" {
+		fmt.Fprintf(command.ErrOrStderr(), "warning: --object is of kind %s, and the module is written for %s\n", kind, manifest.Kind)
+	}
 	v := verdict{
 		Module: manifest.Name, Version: manifest.Version, Digest: module.Digest(), Hook: op.String(),
 		FuelLimit: f.limits.fuel, input: call.Object,
@@ -160,6 +163,17 @@ func runModule(command *cobra.Command, path string, f *runFlags) error {
 		return exitCode(2)
 	}
 	return nil
+}
+
+// otherKind is the kind of the object of a call, if it is not that which a module is written for. What admits is for any.
+func otherKind(writtenFor string, call *host.Call) string {
+	if call.Object == nil || writtenFor == "" || admits(call.Op) {
+		return ""
+	}
+	if kind := call.Object.Get("kind").String(); kind != writtenFor {
+		return kind
+	}
+	return ""
 }
 
 // call makes the call of the flags.

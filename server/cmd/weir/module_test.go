@@ -8,6 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"weir.dev/weir/abi"
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/host"
 )
 
 // weir runs the program and returns its output and exit code.
@@ -162,6 +166,31 @@ func TestModuleBuildFails(t *testing.T) {
 			_, code, err := weir(t, "module", "build", tc.dir, "-o", filepath.Join(t.TempDir(), "x.wasm"))
 			if code != 2 || err == nil || !strings.Contains(err.Error(), tc.wantErr) {
 				t.Errorf("code %d, error %v, want %q", code, err, tc.wantErr)
+			}
+		})
+	}
+}
+
+func TestOtherKind(t *testing.T) {
+	pod, err := document.Parse([]byte(`{"kind":"Pod"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, writtenFor string
+		call             host.Call
+		want             string
+	}{
+		{"the same", "Pod", host.Call{Op: abi.OpDefault, Object: pod}, ""},
+		{"another", "Quote", host.Call{Op: abi.OpDefault, Object: pod}, "Pod"},
+		{"any", "", host.Call{Op: abi.OpDefault, Object: pod}, ""},
+		{"a policy", "Quote", host.Call{Op: abi.OpAdmitValidate, Object: pod}, ""},
+		{"no object", "Quote", host.Call{Op: abi.OpValidateDelete}, ""},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if got := otherKind(tc.writtenFor, &tc.call); got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
 	}

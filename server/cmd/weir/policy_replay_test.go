@@ -130,6 +130,9 @@ spec:
   - expression: "object.spec.template.spec.containers.all(a, object.spec.template.spec.containers.all(b, object.spec.template.spec.containers.all(c, a.name != b.name || b.name == c.name)))"
 `
 
+const moduleAndPolicy = "apiVersion: weir.dev/v1alpha1\nkind: Module\nmetadata: {name: guard}\nspec: {source: {file: guard.wasm}}\n---\n" +
+	"apiVersion: weir.dev/v1alpha1\nkind: Policy\nmetadata: {name: a}\nspec:\n  " + anyPods + "\n  wasm: {module: guard}\n"
+
 func TestPolicyLint(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -163,6 +166,9 @@ func TestPolicyLint(t *testing.T) {
 		{name: "Rego beside one", tree: map[string]string{"a.yaml": labelVAP, "policy.rego": "package p\n\ndeny contains \"a\" if x\n"}, code: 1, says: []string{"policy.rego:3:22: error: "}},
 		{name: "a kind that is misspelt", tree: map[string]string{"a.yaml": strings.Replace(labelVAP, "kind: ValidatingAdmissionPolicy", "kind: ValidatingAdmisionPolicy", 1), "b.yaml": strings.Replace(regoPolicy, "kind: Policy", "kind: Polcy", 1)}, code: 1,
 			says: []string{`error: there is no kind "ValidatingAdmisionPolicy" in admissionregistration.k8s.io/v1`, `error: there is no kind "Polcy" in weir.dev/v1alpha1`, "[kind]"}},
+		{name: "a Module whose file is not there", tree: map[string]string{"p/a.yaml": moduleAndPolicy}, says: []string{"a.yaml:4:8: warning: it was not looked at: ", "0 errors, 2 warnings"}, silent: []string{"no Module"}},
+		{name: "a Module whose file is in another directory", tree: map[string]string{"p/a.yaml": moduleAndPolicy, "crds/guard.wasm": "none"}, args: []string{"--module-dir", "crds"}, code: 1,
+			says: []string{"a.yaml:11:10: error: module[guard]: refused: not a wasm module"}, silent: []string{"not looked at"}},
 		{name: "a binding without params", tree: map[string]string{"p/policy.yaml": lintedPolicy, "p/crd.yaml": crontabCRD,
 			"p/binding.yaml": "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingAdmissionPolicyBinding\nmetadata: {name: a}\nspec: {policyName: linted, validationActions: [Deny]}\n"},
 			code: 1, says: []string{"binding.yaml:4:8: warning: the ValidatingAdmissionPolicy has a paramKind, and this binding no paramRef: params is null [no-params]"}},
