@@ -231,6 +231,15 @@ func (s *Server) openLoader() error {
 	if err := s.access.wire(build); err != nil {
 		return err
 	}
+	served := loader.ServedWarnings(func() rest.Catalog {
+		snapshot, release := s.loader.Holder().Acquire()
+		release() // resources stay usable; only modules end, and nothing here calls them
+		return snapshot
+	})
+	build.guard(schema.GroupResource{Group: "weir.dev", Resource: "modules"}, served)
+	for _, gr := range loader.PolicyResources() {
+		build.guard(gr, served)
+	}
 	build.virtual[loader.ImpactResource] = impactResource{s}
 	build.impact = func(ctx context.Context, obj *document.Document) { s.impact.Tell(ctx, obj) }
 	if s.config.SuspendPolicies {

@@ -28,6 +28,8 @@ const (
 	// reasonPolicyNotFound: a binding names a policy that is not there. reasonPolicyNotReady: it cannot judge.
 	reasonPolicyNotFound = "PolicyNotFound"
 	reasonPolicyNotReady = "PolicyNotReady"
+	// reasonParamKindNotFound: the kind of the params of a policy is not served.
+	reasonParamKindNotFound = "ParamKindNotFound"
 	// reasonSuspended: the server judges by no policy at all.
 	reasonSuspended = "Suspended"
 	// reasonUnavailable: a strategy was in force before the server started and cannot be made.

@@ -40,23 +40,24 @@ func (l *Loader) enqueueTypeCheck(name string) {
 				l.mu.Unlock()
 				return nil, nil // there is another one by now, which is told of
 			}
-			refused := s.err
+			refused, missing := s.err, l.paramKindMissingLocked(object.Spec.ParamKind)
 			l.mu.Unlock()
 			status := &object.Status
 			status.ObservedGeneration = object.Generation
 			status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: l.typeWarnings(ctx, object)}
-			l.validatingCondition(status, refused)
+			l.validatingCondition(status, refused, missing)
 			return status, nil
 		})
 	})
 }
 
 // validatingCondition says whether a policy judges. Upstream has no such condition.
-func (l *Loader) validatingCondition(status *admissionregistrationv1.ValidatingAdmissionPolicyStatus, refused error) {
+func (l *Loader) validatingCondition(status *admissionregistrationv1.ValidatingAdmissionPolicyStatus, refused error, missing string) {
 	ready := metav1.Condition{Type: v1alpha1.PolicyReady, Status: metav1.ConditionTrue, Reason: reasonInForce, Message: "every request that it concerns meets this generation"}
 	if refused != nil {
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, bounded(refused.Error())
 	}
+	noParamKind(&ready, missing)
 	if l.cfg.SuspendPolicies {
 		suspend(&ready)
 	}
@@ -107,6 +108,10 @@ func (l *Loader) checkTypesOfLocked(group string) {
 	for key, s := range l.policies.policies {
 		if key.kind == "ValidatingAdmissionPolicy" && slices.Contains(s.groups, group) {
 			l.enqueueTypeCheck(key.name)
+		}
+		if s.weir != nil && s.weir.Spec.ParamKind != nil && schema.FromAPIVersionAndKind(s.weir.Spec.ParamKind.APIVersion, "").Group == group {
+			l.enqueuePolicyStatus(key.name)
+			l.enqueueBindingsOfLocked(key.name)
 		}
 	}
 }

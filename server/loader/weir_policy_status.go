@@ -56,6 +56,7 @@ func (l *Loader) policyStatus(status *v1alpha1.PolicyStatus, s *policyState) {
 			ready.Message = bounded("its failure policy decides, since it cannot judge: " + status.LastError)
 		}
 	}
+	noParamKind(&ready, l.paramKindMissingLocked(s.weir.Spec.ParamKind))
 	if l.cfg.SuspendPolicies {
 		status.InForce = 0
 		suspend(&ready)
@@ -158,6 +159,9 @@ func (l *Loader) bindingConditionLocked(status *v1alpha1.PolicyBindingStatus, b 
 		ready.Reason, ready.Message = reasonPolicyNotReady, bounded(fmt.Sprintf("Policy %q cannot judge, and its failure policy decides: %v", b.policy, s.err))
 	default:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionTrue, reasonInForce, "every request that it concerns is judged by it"
+		if b.binding.Params != nil {
+			noParamKind(&ready, l.paramKindMissingLocked(s.weir.Spec.ParamKind))
+		}
 	}
 	if l.cfg.SuspendPolicies {
 		suspend(&ready)
