@@ -41,8 +41,8 @@ func others(t *testing.T, c client) {
 		stop()
 		group.Wait()
 		slices.Sort(took)
-		if len(took) < 10 {
-			t.Fatalf("%d other requests", len(took))
+		if len(took) == 0 {
+			t.Fatal("no other request was made meanwhile")
 		}
 		t.Logf("%d other requests: median %v, 99 %% within %v, the longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 		if median := took[len(took)/2]; median > time.Second {
@@ -166,7 +166,7 @@ func TestBadRuns(t *testing.T) {
 		{"rules in Rego that explode", func(t *testing.T, failurePolicy string) {
 			c.policy(t, "bad", object{"failurePolicy": failurePolicy, "rego": object{
 				"source": "package p\n\ndeny contains \"m\" if {\n\tsome x in numbers.range(1, 100000)\n\tsome y in numbers.range(1, 100000)\n\tx + y == 0\n}\n"}})
-		}, [2]string{weirPolicies, weirBindings}, invalid("Policy 'bad' with binding 'bad' denied request: spec.rego.source: context deadline exceeded")},
+		}, [2]string{weirPolicies, weirBindings}, invalid("Policy 'bad' with binding 'bad' denied request: ", " exceeded")}, // the limit of cost, or on a busy machine that of time
 		{"params that are away", func(t *testing.T, failurePolicy string) {
 			c.vap(t, "bad", object{"failurePolicy": failurePolicy, "paramKind": object{"apiVersion": "v1", "kind": "Secret"}, "validations": list{object{"expression": "has(params.data)"}}},
 				object{"paramRef": object{"name": "vanishes", "namespace": "default", "parameterNotFoundAction": "Deny"}})
