@@ -9,7 +9,7 @@ TORTURE  ?= 60s
 SEED     ?= 0
 # Packages that share memory between goroutines: they are tested with the race detector too.
 RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
-            ./server/endpoints ./server/extension/... ./server/filters ./server/h2 ./server/loader ./server/recording ./server/registry ./server/servertest/admission ./server/storage/...
+            ./server/endpoints ./server/extension/... ./server/filters ./server/h2 ./server/loader ./server/recording ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
 .PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench hammer bench-policy bench-peer torture check generate tidy format lint vet clean-status

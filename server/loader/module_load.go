@@ -81,6 +81,7 @@ func (l *moduleLoad) restoreFirst(ctx context.Context) {
 	}
 	l.first = false
 	l.replaceModuleLocked(s, loaded)
+	l.enqueueModuleStatus(l.object.Name)
 	s.settle()
 }
 
