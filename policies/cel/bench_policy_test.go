@@ -149,15 +149,6 @@ func decodedMaps(t testing.TB, metered bool) judging {
 	}
 }
 
-// plainExpression is a text for upstream's compiler.
-type plainExpression struct {
-	text  string
-	types []*celgo.Type
-}
-
-func (e plainExpression) GetExpression() string      { return e.text }
-func (e plainExpression) ReturnTypes() []*celgo.Type { return e.types }
-
 // upstreams is the evaluator of kube-apiserver's plugin, as the plugin compiles it, on the
 // type that its decoder makes.
 func upstreams(t testing.TB) judging {
@@ -191,7 +182,7 @@ func upstreams(t testing.TB) judging {
 		}
 		attributes := admission.NewAttributesRecord(object, nil, kind, "default", "web", resource, "", admission.Create, nil, false, &user.DefaultInfo{Name: "u"})
 		// As the plugin's dispatcher calls it.
-		result := validator.Validate(compiler.CreateContext(context.Background()), schema.GroupVersionResource(resource),
+		result := validator.Validate(compiler.CreateContext(context.Background()), resource,
 			&admission.VersionedAttributes{Attributes: attributes, VersionedObject: admission.NewLazyObject(object), VersionedKind: kind}, nil, nil, apiservercel.RuntimeCELCostBudget, nil)
 		for _, d := range result.Decisions {
 			if d.Evaluation == validating.EvalError {

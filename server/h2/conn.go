@@ -25,7 +25,7 @@ const (
 	lingerTimeout = time.Second
 	// tailTimeout is how long it stays open for a client that has not taken the end of its last answer.
 	tailTimeout = 30 * time.Second
-	readBuffer    = 4 << 10
+	readBuffer  = 4 << 10
 )
 
 var (
