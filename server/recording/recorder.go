@@ -112,7 +112,7 @@ func (x *Recorder) observer(ctx context.Context, o *observation) *policy.Observe
 			o.verdicts = append(o.verdicts, v)
 		},
 		Bound: func(p *policy.Policy, b *policy.Binding, params []*document.Document) {
-			secret := x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)
+			secret := p.ParamKind != nil && x.secretKind(rest.CatalogFrom(ctx), *p.ParamKind)
 			for _, obj := range params {
 				o.secret = o.secret || secret && obj != nil
 				if obj != nil && len(o.params) < maxParams {

@@ -410,3 +410,16 @@ func TestConfigCheck(t *testing.T) {
 		})
 	}
 }
+
+// TestRecorderWithoutParams: a policy that has no params is bound to none.
+func TestRecorderWithoutParams(t *testing.T) {
+	cfg := config(t, said{validate: func(ctx context.Context, _ *admission.Attributes) error {
+		policy.ObserverFrom(ctx).Bound(&policy.Policy{}, &policy.Binding{}, []*document.Document{nil})
+		judge(ctx, policy.OutcomeAllow, "")
+		return nil
+	}})
+	records, text := recorded(t, cfg, func(x *Recorder) { _ = x.Validate(t.Context(), asked(t, "pods", "Pod", "1", `{}`)) })
+	if len(records) != 1 || len(records[0].Weir.Params) != 0 {
+		t.Errorf("got %s", text)
+	}
+}
