@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -52,39 +51,9 @@ func TestCases(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds and compiles a guest of each language")
 	}
-	suites, err := cases.Load(os.DirFS("."), "cases")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, language := range build.Languages() {
 		t.Run(string(language), func(t *testing.T) {
-			wasm := guest(t, language)
-			runtime, err := host.NewRuntime(host.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			runner := cases.NewRunner(runtime, wasm, host.ModuleConfig{Name: "guard"})
-			t.Cleanup(func() {
-				if err := runner.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-				if err := runtime.Close(context.Background()); err != nil {
-					t.Error(err)
-				}
-			})
-			for _, suite := range suites {
-				for _, c := range suite.Cases {
-					t.Run(c.Name, func(t *testing.T) {
-						outcome, err := runner.Run(t.Context(), c)
-						if err != nil {
-							t.Fatal(err)
-						}
-						for _, problem := range outcome.Problems {
-							t.Error(problem)
-						}
-					})
-				}
-			}
+			cases.Test(t, os.DirFS("."), "cases", guest(t, language), host.ModuleConfig{Name: "guard"})
 		})
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,36 +30,7 @@ func TestCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suites, err := cases.Load(os.DirFS("."), "cases")
-	if err != nil {
-		t.Fatal(err)
-	}
-	runtime, err := host.NewRuntime(host.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	runner := cases.NewRunner(runtime, wasm, host.ModuleConfig{Name: "ingress-hosts"})
-	t.Cleanup(func() {
-		if err := runner.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-		if err := runtime.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, suite := range suites {
-		for _, c := range suite.Cases {
-			t.Run(c.Name, func(t *testing.T) {
-				outcome, err := runner.Run(t.Context(), c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, problem := range outcome.Problems {
-					t.Error(problem)
-				}
-			})
-		}
-	}
+	cases.Test(t, os.DirFS("."), "cases", wasm, host.ModuleConfig{Name: "ingress-hosts"})
 }
 
 // TestReadme types what the README says and sees what it says.

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -263,12 +262,12 @@ func requestOf(operation string, object, old *document.Document, set document.Va
 }
 
 // RunPolicy runs every case of a directory as a subtest.
-func RunPolicy(t *testing.T, p *PolicyDir, judge policies.Judge) {
+func RunPolicy[S T[S]](t S, p *PolicyDir, judge policies.Judge) {
 	t.Helper()
 	for _, suite := range p.Suites {
-		t.Run(suite.Name, func(t *testing.T) {
+		t.Run(suite.Name, func(t S) {
 			for _, c := range suite.Cases {
-				t.Run(c.Name, func(t *testing.T) {
+				t.Run(c.Name, func(t S) {
 					for _, problem := range CheckPolicy(t.Context(), c, judge) {
 						t.Error(problem)
 					}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,12 +20,12 @@ type Subject interface {
 }
 
 // Run runs every case as a subtest.
-func Run(t *testing.T, suites []*Suite, subject Subject) {
+func Run[S T[S]](t S, suites []*Suite, subject Subject) {
 	t.Helper()
 	for _, suite := range suites {
-		t.Run(suite.Name, func(t *testing.T) {
+		t.Run(suite.Name, func(t S) {
 			for _, c := range suite.Cases {
-				t.Run(c.Name, func(t *testing.T) {
+				t.Run(c.Name, func(t S) {
 					for _, problem := range Check(t.Context(), c, subject) {
 						t.Error(problem)
 					}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -212,9 +211,12 @@ func (c *conn) readFrames() {
 		case errors.As(err, &streamError):
 			c.refuse(streamError)
 		case errors.As(err, &connError):
-			detail := c.framer.ErrorDetail()
 			c.logf("http2: server connection error from %v: %v", c.remote, err)
-			c.abort(http2.ErrCode(connError), fmt.Sprint(detail))
+			debug := ""
+			if detail := c.framer.ErrorDetail(); detail != nil {
+				debug = detail.Error()
+			}
+			c.abort(http2.ErrCode(connError), debug)
 			return
 		case errors.Is(err, http2.ErrFrameTooLarge):
 			c.abort(http2.ErrCodeFrameSize, "frame too large")

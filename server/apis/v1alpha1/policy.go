@@ -130,7 +130,7 @@ type PolicyBindingCounts struct {
 	// Since when it counts, and when it last told.
 	Since metav1.Time `json:"since"`
 	Until metav1.Time `json:"until"`
-	// Allowed, Denied, Warned, Changed and Failed requests. Of those that are warned only a warning or the audit log tells, as
+	// Allowed, Denied, Warned, Changed and Failed requests. Of those that are warned only a warning or an audit annotation tells, as
 	// validationActions say. A request that could not be judged has failed, whether it passed or not.
 	Allowed int64 `json:"allowed,omitempty"`
 	Denied  int64 `json:"denied,omitempty"`

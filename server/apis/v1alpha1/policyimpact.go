@@ -67,7 +67,7 @@ type PolicyImpactResource struct {
 	Denied  int64 `json:"denied"`
 	Changed int64 `json:"changed"`
 	Failed  int64 `json:"failed"`
-	// Warned would only be told of, in a warning or the audit log; Shadowed would be counted by a binding in shadow.
+	// Warned would only be told of, in a warning or an audit annotation; Shadowed would be counted by a binding in shadow.
 	Warned   int64 `json:"warned"`
 	Shadowed int64 `json:"shadowed"`
 	// NotCounted says why the objects were not looked at.

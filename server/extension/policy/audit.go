@@ -16,7 +16,7 @@ const (
 	maxAnnotationBytes = 10 << 10
 )
 
-// auditor collects what goes into the audit log about one request.
+// auditor collects the audit annotations of one request.
 type auditor struct {
 	failures    []auditFailure
 	shadows     []auditFailure

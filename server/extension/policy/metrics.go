@@ -13,7 +13,7 @@ const (
 	outcomeError   = "error"
 	outcomeIgnored = "ignored_error"
 	outcomeMutate  = "mutate"
-	// outcomeWarn is a denial of which only a warning or the audit log tells.
+	// outcomeWarn is a denial of which only a warning or an audit annotation tells.
 	outcomeWarn = "warn"
 	// What a shadow saw.
 	outcomeShadowDeny   = "shadow_deny"
@@ -30,7 +30,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_admission_policy_checks_total",
-			Help: "Judgements of admission policies, by policy, binding and outcome: allow, deny, warn (a warning or the audit log tells), mutate, error (the failure policy refused), ignored_error (it let pass), shadow_deny and shadow_mutate (what would have been)."},
+			Help: "Judgements of admission policies, by policy, binding and outcome: allow, deny, warn (a warning or an audit annotation tells), mutate, error (the failure policy refused), ignored_error (it let pass), shadow_deny and shadow_mutate (what would have been)."},
 			[]string{"kind", "policy", "binding", "outcome"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "weir_admission_policy_check_duration_seconds",
 			Help:    "How long the judgements of admission policies took.",
