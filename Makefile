@@ -24,7 +24,7 @@ demo: ## show the main job from end to end; ends by itself
 	./examples/deployment/demo.sh
 
 build: ## build bin/weir
-	$(GO) build -o bin/weir ./server/cmd/weir
+	$(GO) build -ldflags='-s -w' -o bin/weir ./server/cmd/weir
 
 test: toolchains ## test everything
 	$(GO) test -timeout 20m ./...
