@@ -49,9 +49,13 @@ func run(ctx context.Context, args []string) error {
 	flags.IntVar(&load.objects, "objects", 5000, "objects that lists have")
 	flags.IntVar(&load.held, "held", 20000, "objects that memory is measured with")
 	flags.IntVar(&load.watchers, "watchers", 500, "watchers")
+	flags.IntVar(&load.turns, "turns", 5, "times that what policies and guests add is measured")
 	flags.DurationVar(&load.settle, "settle", time.Minute, "between the last write and the measurement of memory")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if load.turns < 1 {
+		return fmt.Errorf("-turns %d: at least one", load.turns)
 	}
 	b := binaries{weir: *weir, kube: *kube, etcd: *etcd}
 	made, err := os.MkdirTemp("", "weir-peer-")

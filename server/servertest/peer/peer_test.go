@@ -39,7 +39,7 @@ func TestScenarios(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &bench{client: c, process: process(os.Getpid()), modules: modules, load: load{
-		workers: 2, objects: 600, held: 50, watchers: 3, duration: 200 * time.Millisecond, warmup: 20 * time.Millisecond, settle: time.Millisecond,
+		workers: 2, objects: 600, held: 50, watchers: 3, turns: 1, duration: 200 * time.Millisecond, warmup: 20 * time.Millisecond, settle: time.Millisecond,
 	}}
 	table := newTable()
 	ran := 0

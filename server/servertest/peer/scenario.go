@@ -17,8 +17,8 @@ import (
 
 // load says how much is done.
 type load struct {
-	workers, objects, held, watchers int
-	duration, warmup, settle         time.Duration
+	workers, objects, held, watchers, turns int
+	duration, warmup, settle                time.Duration
 }
 
 // bench is what a scenario measures with.
