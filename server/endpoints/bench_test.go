@@ -20,7 +20,7 @@ func (discard) SetWriteDeadline(time.Time) error { return nil }
 
 // BenchmarkWatchEvent is what one event costs one watcher, from the cursor to the connection.
 func BenchmarkWatchEvent(b *testing.B) {
-	s := newStream(discard{http.Header{}}, time.Hour)
+	s := newPlainStream(discard{http.Header{}}, time.Hour)
 	defer s.close()
 	f := &frames{scope: &scope{}}
 	event := rest.Event{Type: "MODIFIED", ResourceVersion: "1", Object: parse(b, widget("a", `{"color":"red"}`))}

@@ -1,9 +1,7 @@
 package endpoints
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -41,10 +39,7 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 	}
 	timeout := s.watchTimeout(opts)
 	if timeout < 0 { // upstream's watch of no time: it begins and ends
-		stream := newStream(w, 0)
-		defer stream.close()
-		stream.start()
-		return nil
+		return answerWatch(w, req, 0, func() {}, func(stream) {})
 	}
 	ctx, cancel := context.WithTimeout(sc.context(req.Context()), timeout)
 	defer cancel()
@@ -54,41 +49,40 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 		if !isWatchEvent(err) {
 			return err
 		}
-		stream := newStream(w, timeout)
-		defer stream.close()
-		stream.start()
-		stream.writeError(err)
-		return nil
+		return answerWatch(w, req, timeout, cancel, func(out stream) { writeWatchError(out, err) })
 	}
 	defer cursor.Stop()
 	if sc.converter == nil {
 		rest.Release(ctx) // a watch outlives what was in force when it started
 	}
-	stream := newStream(w, timeout)
-	defer stream.close()
-	stream.start()
+	return answerWatch(w, req, timeout, cancel, func(out stream) {
+		if err := sendEvents(ctx, cursor, frames, out); err != nil {
+			s.logInternal(req, err)
+			writeWatchError(out, err)
+		}
+	})
+}
+
+// sendEvents sends events until there are no more, the time is up or the client is gone. Its error is for the client.
+func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stream) error {
 	for {
 		events, err := cursor.Next(ctx)
 		for i := range events {
 			chunks, err := frames.encode(ctx, &events[i])
 			if err != nil {
-				s.logInternal(req, err)
-				stream.writeError(err)
-				return nil
+				return err
 			}
-			stream.write(chunks)
+			out.write(chunks)
 		}
 		switch {
 		case err == nil:
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
-			stream.flush()
+			out.flush()
 			return nil
 		default:
-			s.logInternal(req, err)
-			stream.writeError(err)
-			return nil
+			return err
 		}
-		if !stream.flush() {
+		if !out.flush() {
 			return nil
 		}
 	}
@@ -111,74 +105,6 @@ func isWatchEvent(err error) bool {
 	default:
 		return false
 	}
-}
-
-// stream writes frames to a client and flushes them.
-type stream struct {
-	w http.ResponseWriter
-	// buf is nil while there is nothing to send: a watch that waits holds none.
-	buf     *bufio.Writer
-	control *http.ResponseController
-	err     error
-}
-
-func newStream(w http.ResponseWriter, timeout time.Duration) *stream {
-	s := &stream{w: w, control: http.NewResponseController(w)}
-	// The times of the server are for requests of another kind. A connection that cannot have others is bound by them.
-	_ = s.control.SetReadDeadline(time.Time{})
-	_ = s.control.SetWriteDeadline(time.Now().Add(timeout + watchDrain))
-	return s
-}
-
-// start sends the header, so that a client knows that the watch is on.
-func (s *stream) start() {
-	s.w.Header().Set("Content-Type", mediaTypeJSON)
-	s.w.WriteHeader(http.StatusOK)
-	s.flush()
-}
-
-func (s *stream) write(chunks [][]byte) {
-	if s.buf == nil {
-		s.buf = acquireBuffer(s.w)
-	}
-	for _, chunk := range chunks {
-		if s.err == nil {
-			_, s.err = s.buf.Write(chunk)
-		}
-	}
-}
-
-// flush sends what was written. It reports whether the client still listens.
-func (s *stream) flush() bool {
-	if s.buf != nil {
-		if s.err == nil {
-			s.err = s.buf.Flush()
-		}
-		releaseBuffer(s.buf)
-		s.buf = nil
-	}
-	if s.err == nil {
-		s.err = s.control.Flush()
-	}
-	return s.err == nil
-}
-
-// writeError ends the stream with an ERROR event.
-func (s *stream) writeError(err error) {
-	raw, marshalErr := json.Marshal(statusOf(err))
-	if marshalErr != nil {
-		return
-	}
-	s.write([][]byte{frameError, raw, frameEnd})
-	s.flush()
-}
-
-// close hands the buffer back and leaves the connection without a deadline.
-func (s *stream) close() {
-	if s.buf != nil {
-		releaseBuffer(s.buf)
-	}
-	_ = s.control.SetWriteDeadline(time.Time{})
 }
 
 // The parts of a frame around an object. They are never written to.

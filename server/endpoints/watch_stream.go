@@ -1,0 +1,96 @@
+package endpoints
+
+import (
+	"bufio"
+	"encoding/json"
+	"net/http"
+	"time"
+)
+
+// stream is what the events of a watch are sent on.
+type stream interface {
+	// write sends the frame of an event, now or when flush is called. It keeps nothing of chunks.
+	write(chunks [][]byte)
+	// flush sends what was written. It reports whether the client still listens.
+	flush() bool
+}
+
+// answerWatch begins the answer to a watch of a time, calls send and ends it. cancel ends the watch before its time: it
+// is called when the client leaves. The error is one of a request that no answer has begun for.
+func answerWatch(w http.ResponseWriter, req *http.Request, timeout time.Duration, cancel func(), send func(stream)) error {
+	if wantsWebSocket(req) {
+		return answerSocket(w, req, timeout, cancel, send)
+	}
+	out := newPlainStream(w, timeout)
+	defer out.close()
+	out.start()
+	send(out)
+	return nil
+}
+
+// writeWatchError ends a stream with an ERROR event.
+func writeWatchError(out stream, err error) {
+	raw, marshalErr := json.Marshal(statusOf(err))
+	if marshalErr != nil {
+		return
+	}
+	out.write([][]byte{frameError, raw, frameEnd})
+	out.flush()
+}
+
+// plainStream writes frames, one after the other, as the body of an answer.
+type plainStream struct {
+	w http.ResponseWriter
+	// buf is nil while there is nothing to send: a watch that waits holds none.
+	buf     *bufio.Writer
+	control *http.ResponseController
+	err     error
+}
+
+func newPlainStream(w http.ResponseWriter, timeout time.Duration) *plainStream {
+	s := &plainStream{w: w, control: http.NewResponseController(w)}
+	// The times of the server are for requests of another kind. A connection that cannot have others is bound by them.
+	_ = s.control.SetReadDeadline(time.Time{})
+	_ = s.control.SetWriteDeadline(time.Now().Add(timeout + watchDrain))
+	return s
+}
+
+// start sends the header, so that a client knows that the watch is on.
+func (s *plainStream) start() {
+	s.w.Header().Set("Content-Type", mediaTypeJSON)
+	s.w.WriteHeader(http.StatusOK)
+	s.flush()
+}
+
+func (s *plainStream) write(chunks [][]byte) {
+	if s.buf == nil {
+		s.buf = acquireBuffer(s.w)
+	}
+	for _, chunk := range chunks {
+		if s.err == nil {
+			_, s.err = s.buf.Write(chunk)
+		}
+	}
+}
+
+func (s *plainStream) flush() bool {
+	if s.buf != nil {
+		if s.err == nil {
+			s.err = s.buf.Flush()
+		}
+		releaseBuffer(s.buf)
+		s.buf = nil
+	}
+	if s.err == nil {
+		s.err = s.control.Flush()
+	}
+	return s.err == nil
+}
+
+// close hands the buffer back and leaves the connection without a deadline.
+func (s *plainStream) close() {
+	if s.buf != nil {
+		releaseBuffer(s.buf)
+	}
+	_ = s.control.SetWriteDeadline(time.Time{})
+}
