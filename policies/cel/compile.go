@@ -184,14 +184,14 @@ func (c *compiler) expression(x *policies.Expression) *expression {
 	out.narrow = c.isNarrow(root)
 	out.bounds = c.bounds(env, checked)
 	limit := c.engine.config.ExpressionLimit
-	out.metered = sync.OnceValues(func() (celgo.Program, error) {
-		return env.Program(checked, celgo.CostLimit(limit), celgo.InterruptCheckFrequency(checkFrequency), c.engine.guard)
-	})
+	bare, err := c.unmetered()
+	if err != nil {
+		c.fail(x, "%v", err)
+		return nil
+	}
+	out.metered = sync.OnceValues(func() (*meteredProgram, error) { return c.engine.newMetered(bare, checked) })
 	if out.bounds[0] <= limit && !c.engine.config.AlwaysMeter {
-		bare, err := c.unmetered()
-		if err == nil {
-			out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize), c.engine.guard)
-		}
+		out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize), celgo.CustomDecoratorV2(c.engine.guardCalls))
 		if err != nil {
 			c.fail(x, "%v", err)
 			return nil

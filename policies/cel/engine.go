@@ -6,6 +6,7 @@ import (
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/ext"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/version"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
@@ -47,12 +48,12 @@ func (c Config) withDefaults() Config {
 // Engine implements policies.Engine.
 type Engine struct {
 	config Config
-	// plain and mutating check expressions and plan metered programs. Upstream's
-	// environment always meters.
+	// plain and mutating check expressions.
 	plain, mutating *celgo.Env
-	// unmetered plans programs that are not metered. It has the same functions.
-	unmetered *celgo.Env
-	guard     celgo.ProgramOption
+	// unmetered plans programs: upstream's environment always has them metered by cel-go. It has the same functions.
+	unmetered  *celgo.Env
+	guardCalls interpreter.InterpretableDecoratorV2
+	dispatcher interpreter.Dispatcher // of the functions of unmetered
 	// admission are the types of the variables that admission has.
 	admission map[string]*apiservercel.DeclType
 }
@@ -78,7 +79,10 @@ func New(config Config) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cel environment: %w", err)
 	}
-	e.guard = guarded(bound)
+	e.guardCalls = guarded(bound)
+	if e.dispatcher, err = newDispatcher(e.unmetered); err != nil {
+		return nil, fmt.Errorf("cel environment: %w", err)
+	}
 	return e, nil
 }
 

@@ -22,9 +22,10 @@ import (
 const (
 	// maxAllocBytes bounds what guarded functions may make in a run.
 	maxAllocBytes = 32 << 20
-	// maxWork bounds one call: pairs of elements, or bytes of text by characters of a
-	// regular expression.
-	maxWork = 1 << 24
+	// maxWork bounds one call: pairs of elements, bytes that are compared, or bytes of text
+	// by characters of a regular expression; maxRunWork all calls of a run.
+	maxWork    = 1 << 24
+	maxRunWork = 1 << 28
 	// elementBytes is what an element of a list takes.
 	elementBytes = 16
 )
@@ -82,9 +83,9 @@ func guardedFunctions(env *celgo.Env) (map[string]*functions.Overload, error) {
 	return bound, nil
 }
 
-// guarded is the option of a program that guards its calls.
-func guarded(bound map[string]*functions.Overload) celgo.ProgramOption {
-	return celgo.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+// guarded decorates the steps of a program so that its calls are guarded.
+func guarded(bound map[string]*functions.Overload) interpreter.InterpretableDecoratorV2 {
+	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok {
 			return i, nil
@@ -108,7 +109,7 @@ func guarded(bound map[string]*functions.Overload) celgo.ProgramOption {
 			}
 		}
 		return &guardedCall{InterpretableCall: call, guard: g, overload: overload, args: call.Args()}, nil
-	})
+	}
 }
 
 // guardedCall evaluates its arguments, asks the guard, and calls the function.
@@ -139,12 +140,14 @@ func (c *guardedCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if work > maxWork {
 		return types.NewErrWithNodeID(c.ID(), "%s: arguments are too large", c.name())
 	}
-	if alloc > elementBytes {
-		if v, ok := frame.ResolveName("variables"); ok {
-			if r, ok := v.(*run); ok {
-				r.allocated += alloc
-				alloc = r.allocated
-			}
+	if alloc > elementBytes || work > elementBytes {
+		if r := runOf(frame); r != nil {
+			r.allocated += alloc
+			r.worked += work
+			alloc, work = r.allocated, r.worked
+		}
+		if work > maxRunWork {
+			return types.NewErrWithNodeID(c.ID(), "%s: too much work in all calls together", c.name())
 		}
 		if alloc > maxAllocBytes {
 			return types.NewErrWithNodeID(c.ID(), "%s: results take more than %d MiB", c.name(), maxAllocBytes>>20)

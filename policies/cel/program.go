@@ -24,7 +24,7 @@ type expression struct {
 	// plain is nil where an evaluation must always be metered.
 	plain celgo.Program
 	// metered is planned when it is needed first.
-	metered func() (celgo.Program, error)
+	metered func() (*meteredProgram, error)
 }
 
 // program implements policies.Program.

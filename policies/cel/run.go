@@ -27,7 +27,21 @@ type run struct {
 	ctx        context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
 	cost       policies.Cost
 	allocated  uint64 // by guarded functions, bytes
+	worked     uint64 // by guarded functions; see maxWork
 	stopped    error  // why an evaluation within the one under way was stopped
+	meter      *meter // of the evaluation that is under way, where it is metered
+	steps      uint64 // that meters took
+	wide       wideValues
+}
+
+// runVariable is the name by which the steps of a plan find their run. No expression can have or shadow it.
+const runVariable = "@weir"
+
+// runOf returns the run that an activation is of.
+func runOf(vars interpreter.Activation) *run {
+	v, _ := vars.ResolveName(runVariable)
+	r, _ := v.(*run)
+	return r
 }
 
 // fewInputs is how many a policy has.
@@ -58,11 +72,11 @@ const (
 func (r *run) Bind(i int, v document.Value) {
 	in := &r.inputs[i]
 	r.bytes -= in.bytes
-	*in = input{object: mapVal{v}, bytes: uint64(len(v.Raw()))}
+	*in = input{object: mapVal{v, &r.wide}, bytes: uint64(len(v.Raw()))}
 	if v.Kind() == document.Object {
 		in.val = &in.object
 	} else {
-		in.val = refVal(v)
+		in.val = r.wide.refVal(v)
 	}
 	r.bytes += in.bytes
 	r.widest = 0
@@ -74,6 +88,9 @@ func (r *run) Cost() policies.Cost { return r.cost }
 
 // ResolveName implements interpreter.Activation.
 func (r *run) ResolveName(name string) (any, bool) {
+	if name == runVariable {
+		return r, true
+	}
 	for i, n := range r.program.inputs {
 		if n == name {
 			if r.inputs[i].val == nil {
@@ -100,9 +117,9 @@ func (r *run) ResolveName(name string) (any, bool) {
 		}
 		switch name {
 		case "item":
-			return refVal(r.at.Item), true
+			return r.wide.refVal(r.at.Item), true
 		case "items":
-			return refVal(r.at.Items), true
+			return r.wide.refVal(r.at.Items), true
 		case "index":
 			return types.Int(r.at.Index), true
 		default:
@@ -192,11 +209,7 @@ func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
 	if r.cost.Used > r.program.config.RunLimit {
 		return nil, r.overRun(x)
 	}
-	val, details, err := metered.ContextEval(ctx, r)
-	used := uint64(0)
-	if details != nil && details.ActualCost() != nil {
-		used = *details.ActualCost()
-	}
+	val, used, err := metered.eval(ctx, r)
 	r.cost.Used += used
 	var cancelled interpreter.EvalCancelledError
 	switch {

@@ -11,8 +11,8 @@ import (
 	"weir.dev/weir/abi/document"
 )
 
-// refVal gives the CEL value of a value in a document. An Absent one is null.
-func refVal(v document.Value) ref.Val {
+// scalar gives the CEL value of a value in a document that is no container. An Absent one is null.
+func scalar(v document.Value) ref.Val {
 	switch v.Kind() {
 	case document.Bool:
 		b, _ := v.Bool()
@@ -25,17 +25,16 @@ func refVal(v document.Value) ref.Val {
 		return types.Double(f)
 	case document.String:
 		return types.String(v.String())
-	case document.Array:
-		return &listVal{v}
-	case document.Object:
-		return &mapVal{v}
-	case document.Absent, document.Null:
+	default:
+		return types.NullValue
 	}
-	return types.NullValue
 }
 
 // mapVal is an object of a document as a CEL map.
-type mapVal struct{ v document.Value }
+type mapVal struct {
+	v    document.Value
+	wide *wideValues
+}
 
 var (
 	_ traits.Mapper = (*mapVal)(nil)
@@ -48,11 +47,11 @@ func (m *mapVal) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return nil, false
 	}
-	v := m.v.Get(string(name))
+	v := m.wide.member(m.v, string(name))
 	if !v.Exists() {
 		return nil, false
 	}
-	return refVal(v), true
+	return m.wide.refVal(v), true
 }
 
 // Get implements traits.Indexer.
@@ -67,7 +66,7 @@ func (m *mapVal) Get(key ref.Val) ref.Val {
 // Contains implements traits.Container.
 func (m *mapVal) Contains(key ref.Val) ref.Val {
 	name, ok := key.(types.String)
-	return types.Bool(ok && m.v.Get(string(name)).Exists())
+	return types.Bool(ok && m.wide.member(m.v, string(name)).Exists())
 }
 
 // Size implements traits.Sizer.
@@ -88,7 +87,7 @@ func (m *mapVal) Iterator() traits.Iterator {
 // Fold implements traits.Foldable.
 func (m *mapVal) Fold(f traits.Folder) {
 	for name, v := range m.v.Members() {
-		if !f.FoldEntry(types.String(name), refVal(v)) {
+		if !f.FoldEntry(types.String(name), m.wide.refVal(v)) {
 			return
 		}
 	}
@@ -108,7 +107,7 @@ func (m *mapVal) Equal(other ref.Val) ref.Val {
 	}
 	for name, v := range m.v.Members() {
 		ov, ok := o.Find(types.String(name))
-		if !ok || types.Equal(refVal(v), ov) != types.True {
+		if !ok || types.Equal(m.wide.refVal(v), ov) != types.True {
 			return types.False
 		}
 	}
@@ -145,7 +144,10 @@ func (m *mapVal) Value() any { return m.v.Interface() }
 func (m *mapVal) String() string { return string(m.v.Raw()) }
 
 // listVal is an array of a document as a CEL list.
-type listVal struct{ v document.Value }
+type listVal struct {
+	v    document.Value
+	wide *wideValues
+}
 
 var (
 	_ traits.Lister = (*listVal)(nil)
@@ -160,7 +162,7 @@ func (l *listVal) Add(other ref.Val) ref.Val {
 	}
 	all := make([]ref.Val, 0, l.v.Len())
 	for _, e := range l.v.Elements() {
-		all = append(all, refVal(e))
+		all = append(all, l.wide.refVal(e))
 	}
 	for it := o.Iterator(); it.HasNext() == types.True; {
 		all = append(all, it.Next())
@@ -171,7 +173,7 @@ func (l *listVal) Add(other ref.Val) ref.Val {
 // Contains implements traits.Container.
 func (l *listVal) Contains(value ref.Val) ref.Val {
 	for _, e := range l.v.Elements() {
-		if types.Equal(refVal(e), value) == types.True {
+		if types.Equal(l.wide.refVal(e), value) == types.True {
 			return types.True
 		}
 	}
@@ -184,11 +186,11 @@ func (l *listVal) Get(index ref.Val) ref.Val {
 	if err != nil {
 		return types.ValOrErr(index, "%v", err)
 	}
-	v := l.v.Index(i)
+	v := l.wide.element(l.v, i)
 	if !v.Exists() {
 		return types.NewErr("index '%d' out of range in list size '%d'", i, l.v.Len())
 	}
-	return refVal(v)
+	return l.wide.refVal(v)
 }
 
 // Size implements traits.Sizer.
@@ -203,13 +205,13 @@ func (l *listVal) Iterator() traits.Iterator {
 	for _, e := range l.v.Elements() {
 		elements = append(elements, e)
 	}
-	return &iterator{n: len(elements), at: func(i int) ref.Val { return refVal(elements[i]) }}
+	return &iterator{n: len(elements), at: func(i int) ref.Val { return l.wide.refVal(elements[i]) }}
 }
 
 // Fold implements traits.Foldable.
 func (l *listVal) Fold(f traits.Folder) {
 	for i, v := range l.v.Elements() {
-		if !f.FoldEntry(types.Int(i), refVal(v)) {
+		if !f.FoldEntry(types.Int(i), l.wide.refVal(v)) {
 			return
 		}
 	}
@@ -229,7 +231,7 @@ func (l *listVal) Equal(other ref.Val) ref.Val {
 	}
 	it := o.Iterator()
 	for _, e := range l.v.Elements() {
-		if types.Equal(refVal(e), it.Next()) != types.True {
+		if types.Equal(l.wide.refVal(e), it.Next()) != types.True {
 			return types.False
 		}
 	}
