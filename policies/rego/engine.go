@@ -12,8 +12,9 @@ import (
 const (
 	// DefaultStepLimit is roughly 0.1 s of CPU.
 	DefaultStepLimit = 250_000
-	// DefaultTimeout is for what steps do not see, and for a machine that is busy.
-	DefaultTimeout = time.Second
+	// DefaultTimeout is for what steps do not see. It is that of a guest: a policy that a busy machine does not get
+	// round to refuses requests.
+	DefaultTimeout = 5 * time.Second
 )
 
 // Config of an Engine. The zero value has the default limits.

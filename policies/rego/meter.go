@@ -32,6 +32,7 @@ type meter struct {
 	limit     uint64
 	allocated uint64
 	looked    time.Time
+	timeout   time.Duration
 	deadline  time.Time
 	err       error // why it was stopped
 }
@@ -40,7 +41,7 @@ var _ topdown.Cancel = (*meter)(nil)
 
 func newMeter(ctx context.Context, c Config, path string) *meter {
 	now := time.Now()
-	return &meter{ctx: ctx, path: path, limit: c.StepLimit, look: min(lookEvery, c.StepLimit), looked: now, deadline: now.Add(c.Timeout)}
+	return &meter{ctx: ctx, path: path, limit: c.StepLimit, look: min(lookEvery, c.StepLimit), looked: now, timeout: c.Timeout, deadline: now.Add(c.Timeout)}
 }
 
 // Cancel implements topdown.Cancel. Nobody calls it.
@@ -64,7 +65,7 @@ func (m *meter) stop() error {
 	case m.ctx.Err() != nil:
 		m.err = fmt.Errorf("%s: %w", m.path, context.Cause(m.ctx))
 	case now.After(m.deadline):
-		m.err = fmt.Errorf("%s: %w", m.path, context.DeadlineExceeded)
+		m.err = fmt.Errorf("%s: not done after %d of at most %d steps and %v: %w", m.path, m.used, m.limit, m.timeout, context.DeadlineExceeded)
 	default:
 		m.look = m.used
 		if now.Sub(m.looked) < stepsTake {
