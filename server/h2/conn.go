@@ -52,6 +52,7 @@ type conn struct {
 	framer     *http2.Framer // its writing half is guarded by mu
 	names      map[string]string
 	namesBytes int
+	noise      noise
 
 	mu sync.Mutex
 	// All that follows is guarded by mu.
@@ -95,7 +96,8 @@ func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 		corked.cork(&s.buffers, c.drained)
 	}
 	c.reader = bufio.NewReaderSize(t, readBuffer)
-	c.framer = http2.NewFramer(&c.out, c.reader)
+	c.framer = http2.NewFramer(&c.out, &frameReader{r: c.reader})
+	c.noise.since = time.Now()
 	c.framer.SetReuseFrames()
 	c.framer.SetMaxReadFrameSize(s.MaxReadFrameSize)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
@@ -207,6 +209,9 @@ func (c *conn) readFrames() {
 		}
 		var streamError http2.StreamError
 		var connError http2.ConnectionError
+		if errors.As(err, &streamError) && c.noise.count(time.Now) {
+			err = http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+		}
 		switch {
 		case errors.As(err, &streamError):
 			c.refuse(streamError)

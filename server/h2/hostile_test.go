@@ -108,6 +108,36 @@ func TestFaults(t *testing.T) {
 			p.must(p.framer.WriteRawFrame(http2.FrameData, http2.FlagDataPadded, 1, nil))
 		}, 1, "GOAWAY PROTOCOL_ERROR"},
 		{"continuation of nothing", func(p *peer) { p.must(p.framer.WriteContinuation(1, true, nil)) }, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"continuations without an end", func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.fields(":method", "GET")}))
+			for range 300 {
+				p.must(p.framer.WriteContinuation(1, false, nil))
+			}
+		}, 1, "GOAWAY ENHANCE_YOUR_CALM"},
+		{"many continuations", func(p *peer) {
+			block := p.fields(":method", "GET", ":scheme", "https", ":path", "/", "a", strings.Repeat("\x7e", 200))
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block[:1], EndStream: true}))
+			for i := 1; i < len(block); i++ {
+				p.must(p.framer.WriteContinuation(1, i == len(block)-1, block[i:i+1]))
+			}
+		}, 1, "200"},
+		{"a header block that others interrupt", func(p *peer) {
+			p.must(p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.fields(":method", "GET")}))
+			p.must(p.framer.WritePing(false, [8]byte{}))
+		}, 1, "GOAWAY PROTOCOL_ERROR"},
+		{"no window", func(p *peer) { p.must(p.framer.WriteWindowUpdate(0, 0)) }, 0, "GOAWAY PROTOCOL_ERROR"},
+		{"no window of a stream", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteWindowUpdate(1, 0))
+		}, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"a name without letters", func(p *peer) { p.get(1, "/", "", "x") }, 1, "RST_STREAM PROTOCOL_ERROR"},
+		{"settings that go up and down", func(p *peer) {
+			p.get(1, "/wait")
+			p.must(p.framer.WriteSettings(
+				http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0},
+				http2.Setting{ID: http2.SettingInitialWindowSize, Val: 5}))
+			p.get(3, "/")
+		}, 3, "200"},
 		{"push", func(p *peer) {
 			p.must(p.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true}))
 		}, 1, "GOAWAY PROTOCOL_ERROR"},
@@ -204,6 +234,57 @@ func TestRapidReset(t *testing.T) {
 	close(end)
 	if n := most.Load(); n > limit {
 		t.Errorf("%d handlers at one time", n)
+	}
+}
+
+// A client that reads, and sends without an end what brings nothing, is dropped too. None of it costs memory.
+func TestNoise(t *testing.T) {
+	tests := map[string]func(f *http2.Framer, id uint32) error{
+		"ping":     func(f *http2.Framer, _ uint32) error { return f.WritePing(false, [8]byte{}) },
+		"pong":     func(f *http2.Framer, _ uint32) error { return f.WritePing(true, [8]byte{}) },
+		"settings": func(f *http2.Framer, _ uint32) error { return f.WriteSettings() },
+		"priority": func(f *http2.Framer, _ uint32) error { return f.WritePriority(9, http2.PriorityParam{Weight: 1}) },
+		"data":     func(f *http2.Framer, _ uint32) error { return f.WriteData(1, false, nil) },
+		"padding":  func(f *http2.Framer, _ uint32) error { return f.WriteDataPadded(1, false, nil, make([]byte, 3)) },
+		"continuation": func(f *http2.Framer, id uint32) error {
+			if id == 3 {
+				return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x82}})
+			}
+			return f.WriteContinuation(3, false, nil)
+		},
+		"reset": func(f *http2.Framer, id uint32) error { // of a request that is good
+			block := []byte{0x82, 0x87, 0x84} // GET https /
+			if err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true}); err != nil {
+				return err
+			}
+			return f.WriteRSTStream(id, http2.ErrCodeCancel)
+		},
+		"refused": func(f *http2.Framer, id uint32) error {
+			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: []byte{0x82}, EndHeaders: true})
+		},
+	}
+	for name, write := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, ours, options{}, func(_ http.ResponseWriter, r *http.Request) {
+				if r.Method == http.MethodPost {
+					<-r.Context().Done()
+				}
+			})
+			p := newPeer(t, s)
+			p.hello()
+			p.post(1, "/")
+			told := make(chan string, 1)
+			go func() { told <- p.outcome(1) }()
+			var many bytes.Buffer
+			framer := http2.NewFramer(&many, nil)
+			for id := uint32(3); id < 90_000; id += 2 {
+				p.must(write(framer, id))
+			}
+			_, _ = p.conn.Write(many.Bytes()) // the server may end it before
+			if got := within(t, told, "GOAWAY"); got != "GOAWAY ENHANCE_YOUR_CALM" {
+				t.Error(got)
+			}
+		})
 	}
 }
 

@@ -30,6 +30,9 @@ func (c *conn) process(f http2.Frame) error {
 			return err
 		}
 	}
+	if isNoise(f) && c.noise.count(time.Now) {
+		return connError(http2.ErrCodeEnhanceYourCalm)
+	}
 	switch f := f.(type) {
 	case *http2.MetaHeadersFrame:
 		return c.processHeaders(f)
@@ -266,7 +269,17 @@ func (c *conn) processSettings(f *http2.SettingsFrame) error {
 		c.mu.Unlock()
 		return connError(http2.ErrCodeEnhanceYourCalm)
 	}
-	if err := f.ForeachSetting(c.applyLocked); err != nil {
+	window := c.out.firstWindow
+	err := f.ForeachSetting(func(s http2.Setting) error {
+		if s.ID == http2.SettingInitialWindowSize {
+			window = int64(s.Val)
+		}
+		return c.applyLocked(s)
+	})
+	if err == nil {
+		err = c.resizeLocked(window)
+	}
+	if err != nil {
 		c.mu.Unlock()
 		return err
 	}
@@ -278,7 +291,7 @@ func (c *conn) processSettings(f *http2.SettingsFrame) error {
 	return nil
 }
 
-// applyLocked applies a setting of the client, section 6.5.2.
+// applyLocked applies a setting of the client, section 6.5.2, that of the windows apart.
 func (c *conn) applyLocked(s http2.Setting) error {
 	if err := s.Valid(); err != nil {
 		return err
@@ -288,20 +301,27 @@ func (c *conn) applyLocked(s http2.Setting) error {
 		c.out.encoder.SetMaxDynamicTableSize(s.Val)
 	case http2.SettingMaxFrameSize:
 		c.out.maxFrame = int(s.Val)
-	case http2.SettingInitialWindowSize:
-		more := int64(s.Val) - c.out.firstWindow
-		c.out.firstWindow = int64(s.Val)
-		for _, st := range c.streams { // section 6.9.2
-			if st.window += more; st.window > maxWindow {
-				return connError(http2.ErrCodeFlowControl)
-			}
-			if more > 0 {
-				st.writable.Signal()
-			}
-		}
 	case http2.SettingNoRFC7540Priorities: // RFC 9218, section 2.1
 		if s.Val > 1 {
 			return connError(http2.ErrCodeProtocol)
+		}
+	}
+	return nil
+}
+
+// resizeLocked changes the windows of all streams, section 6.9.2: once a frame, however often it has the setting.
+func (c *conn) resizeLocked(window int64) error {
+	more := window - c.out.firstWindow
+	if more == 0 {
+		return nil
+	}
+	c.out.firstWindow = window
+	for _, st := range c.streams {
+		if st.window += more; st.window > maxWindow {
+			return connError(http2.ErrCodeFlowControl)
+		}
+		if more > 0 {
+			st.writable.Signal()
 		}
 	}
 	return nil
