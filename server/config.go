@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"weir.dev/weir/host"
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/recording"
 	"weir.dev/weir/server/storage/value/encryption"
 )
@@ -89,6 +90,9 @@ type Config struct {
 	// Backups, Redact and Exclude are the user's. Without a File, nothing is recorded.
 	Record recording.Config
 
+	// Audit says which requests are audited, and where the events go. Without a PolicyFile, none is.
+	Audit audit.Config
+
 	// MaxRequestsInFlight and MaxMutatingRequestsInFlight: see filters.Config.
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
 	// RequestTimeout bounds a request. Default DefaultRequestTimeout.
@@ -124,6 +128,7 @@ func (c *Config) Complete() {
 		c.HTTP2Server = HTTP2Weir
 	}
 	c.Storage.complete()
+	c.Audit.Complete()
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = DefaultRequestTimeout
 	}
@@ -154,6 +159,9 @@ func (c *Config) Validate() error {
 		errs = append(errs, errors.New("--module-request-fuel or --module-request-timeout is out of range"))
 	}
 	if err := c.Storage.validate(); err != nil {
+		errs = append(errs, err)
+	}
+	if err := c.Audit.Validate(); err != nil {
 		errs = append(errs, err)
 	}
 	if (c.EtcdCertFile == "") != (c.EtcdKeyFile == "") {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/storage/value"
 	"weir.dev/weir/server/storage/value/encryption"
@@ -43,10 +44,14 @@ func encryptionChecks(e *encryption.Encryption) []check {
 
 // gatherer gathers the metrics of a server.
 func (s *Server) gatherer() prometheus.Gatherer {
-	if s.encryption == nil {
-		return s.registry
+	all := prometheus.Gatherers{s.registry}
+	if s.encryption != nil {
+		all = append(all, encryption.KMSMetrics())
 	}
-	return prometheus.Gatherers{s.registry, encryption.KMSMetrics()}
+	if s.audit != nil {
+		all = append(all, audit.Metrics())
+	}
+	return all
 }
 
 // resourcesByKey returns a function that tells of a key below prefix, which has a slash at its end, whose row is there.

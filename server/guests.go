@@ -2,6 +2,9 @@ package server
 
 import (
 	"context"
+	"time"
+
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/extension"
@@ -14,6 +17,9 @@ func (s *Server) allow(ctx context.Context) context.Context {
 	info, ok := request.InfoFrom(ctx)
 	if !ok || info.Verb == "get" || info.Verb == "list" || info.Verb == "watch" {
 		return ctx
+	}
+	if _, ok := apirequest.ReceivedTimestampFrom(ctx); !ok {
+		ctx = apirequest.WithReceivedTimestamp(ctx, time.Now()) // the clock of guests and policies
 	}
 	return extension.Allowance{Fuel: s.config.ModuleRequestFuel, Timeout: s.config.ModuleRequestTimeout}.Begin(ctx)
 }

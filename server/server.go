@@ -26,6 +26,7 @@ import (
 	"weir.dev/weir/policies"
 	"weir.dev/weir/policies/cel"
 	"weir.dev/weir/server/admission/lifecycle"
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/endpoints"
@@ -49,6 +50,7 @@ type Server struct {
 	listener     net.Listener
 	http         *http.Server
 	drain        *filters.Drain
+	audit        *audit.Audit // nil: nothing is audited
 
 	clusters   *clusters
 	encryption *encryption.Encryption // nil: nothing is encrypted
@@ -92,6 +94,9 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 			err = errors.Join(err, s.Close())
 		}
 	}()
+	if s.audit, err = audit.Open(config.Audit, s.logger); err != nil {
+		return nil, err
+	}
 	if s.listener, err = listen(&config); err != nil {
 		return nil, err
 	}
@@ -347,6 +352,7 @@ func (s *Server) handler() (http.Handler, error) {
 		MaxRequestsInFlight:         s.config.MaxRequestsInFlight,
 		MaxMutatingRequestsInFlight: s.config.MaxMutatingRequestsInFlight,
 		Drain:                       s.drain,
+		Audit:                       s.audit,
 		Metrics:                     requests,
 	})
 }
@@ -473,6 +479,13 @@ func (s *Server) bootstrapNamespaces(ctx context.Context) error {
 	return controllers.Bootstrap(ctx, creater, controllers.SystemNamespaces())
 }
 
+// closeAudit writes the events that are still in memory.
+func (s *Server) closeAudit() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.ShutdownTimeout)
+	defer cancel()
+	return s.audit.Close(ctx)
+}
+
 // Close frees what New opened. Run calls it.
 func (s *Server) Close() error {
 	var errs []error
@@ -484,6 +497,7 @@ func (s *Server) Close() error {
 	if s.recorder != nil {
 		errs = append(errs, s.recorder.Close())
 	}
+	errs = append(errs, s.closeAudit())
 	if s.storages != nil {
 		s.storages.close()
 	}

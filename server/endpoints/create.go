@@ -48,6 +48,7 @@ func (s *server) createWith(w http.ResponseWriter, req *http.Request, sc *scope,
 	if err != nil {
 		return err
 	}
+	sc.auditObject(ctx, obj)
 	if obj, err = wipeSystemFields(obj); err != nil {
 		return err
 	}
@@ -60,6 +61,7 @@ func (s *server) createWith(w http.ResponseWriter, req *http.Request, sc *scope,
 	if obj, err = sc.defaults(ctx, obj); err != nil {
 		return err
 	}
+	sc.auditObject(ctx, obj)
 	if obj, err = sc.own(ctx, nil, obj, managerOf(opts.FieldManager, req.UserAgent())); err != nil {
 		return err
 	}

@@ -79,6 +79,9 @@ func (s *server) deleteOptions(w http.ResponseWriter, req *http.Request, sc *sco
 		return nil, err
 	}
 	opts.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
+	if len(body) > 0 {
+		sc.auditDeleteOptions(req.Context(), opts)
+	}
 	return opts, newInvalidOptions("DeleteOptions", validation.ValidateDeleteOptions(opts))
 }
 

@@ -164,6 +164,6 @@ func writeAggregated(w http.ResponseWriter, req *http.Request, t tagged) bool {
 		return true
 	}
 	out.contentType = fmt.Sprintf("%s;g=%s;v=%s;as=%s", out.mediaType, out.convert.Group, out.convert.Version, out.convert.Kind)
-	writeBytes(w, req, out, http.StatusOK, t.raw)
+	writeAnswer(w, req, out, http.StatusOK, [][]byte{t.raw})
 	return true
 }

@@ -49,6 +49,9 @@ func (s *server) patch(w http.ResponseWriter, req *http.Request, sc *scope) erro
 	if err != nil {
 		return err
 	}
+	if err := s.auditPatch(ctx, patchType, body); err != nil {
+		return err
+	}
 	u, err := s.newUpdate(req, sc, patchToUpdate(opts))
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/request"
 )
 
@@ -48,6 +49,7 @@ func writeStatus(w http.ResponseWriter, req *http.Request, code int, status *met
 	if !ok {
 		out = output{mediaType: mediaTypeJSON, pretty: true}
 	}
+	audit.From(req.Context()).Status(status)
 	raw, err := json.Marshal(status)
 	if err != nil { // a Status has nothing that does not marshal
 		http.Error(w, err.Error(), http.StatusInternalServerError)

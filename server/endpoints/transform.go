@@ -46,7 +46,7 @@ func (s *server) respond(ctx context.Context, w http.ResponseWriter, req *http.R
 			return err
 		}
 	}
-	writeChunks(w, req, out, code, chunks)
+	writeAnswer(w, req, out, code, chunks)
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (s *server) respondList(ctx context.Context, w http.ResponseWriter, req *ht
 	if err != nil {
 		return err
 	}
-	writeChunks(w, req, out, http.StatusOK, chunks)
+	writeAnswer(w, req, out, http.StatusOK, chunks)
 	return nil
 }
 

@@ -33,6 +33,7 @@ func (s *server) update(w http.ResponseWriter, req *http.Request, sc *scope) err
 	if err != nil {
 		return err
 	}
+	sc.auditObject(ctx, obj)
 	if obj, err = sc.ensureNamespace(obj); err != nil {
 		return err
 	}
@@ -45,6 +46,7 @@ func (s *server) update(w http.ResponseWriter, req *http.Request, sc *scope) err
 	if obj, err = sc.defaults(ctx, obj); err != nil {
 		return err
 	}
+	sc.auditObject(ctx, obj)
 	u, err := s.newUpdate(req, sc, opts)
 	if err != nil {
 		return err

@@ -34,7 +34,7 @@ func writeBytes(w http.ResponseWriter, req *http.Request, out output, code int, 
 
 // writeDocument answers with a document.
 func writeDocument(w http.ResponseWriter, req *http.Request, out output, code int, doc *document.Document) {
-	writeBytes(w, req, out, code, doc.Bytes())
+	writeAnswer(w, req, out, code, [][]byte{doc.Bytes()})
 }
 
 // writeMeta answers with a value of package metav1 or alike.
@@ -49,7 +49,7 @@ func writeMeta(w http.ResponseWriter, req *http.Request, value any) {
 		writeError(w, req, err)
 		return
 	}
-	writeBytes(w, req, out, http.StatusOK, raw)
+	writeAnswer(w, req, out, http.StatusOK, [][]byte{raw})
 }
 
 // writeChunks answers with the JSON value that the chunks make up together. It

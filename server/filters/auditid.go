@@ -6,21 +6,27 @@ import (
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/audit"
+	upstream "k8s.io/apiserver/pkg/audit"
+
+	"weir.dev/weir/server/audit"
 )
 
 // maxAuditIDLength bounds an id that a client sends, as upstream does.
 const maxAuditIDLength = 64
 
-// withAuditID gives each request the id that its client sent in Audit-Id, or a new one, and answers with it.
-func withAuditID(handler http.Handler) http.Handler {
+// withAuditID gives each request the id that its client sent in Audit-Id, or a new one, and answers with it. Where nothing
+// is audited, annotations are not kept.
+func withAuditID(handler http.Handler, a *audit.Audit) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(auditinternal.HeaderAuditID)
 		if id == "" || len(id) > maxAuditIDLength {
 			id = uuid.NewString()
 		}
-		ctx := audit.WithAuditContext(r.Context())
-		audit.WithAuditID(ctx, types.UID(id))
+		ctx := upstream.WithAuditContext(r.Context())
+		upstream.WithAuditID(ctx, types.UID(id))
+		if a == nil {
+			audit.Disable(ctx)
+		}
 		w.Header().Set(auditinternal.HeaderAuditID, id)
 		handler.ServeHTTP(w, r.WithContext(ctx))
 	})

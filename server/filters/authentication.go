@@ -7,16 +7,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/request"
 )
 
 // withAuthentication finds out who asks; 401 when nobody vouches for it. The Authorization
 // header goes no further.
-func withAuthentication(handler http.Handler, authn authenticator.Request) http.Handler {
+func withAuthentication(handler http.Handler, authn authenticator.Request, a *audit.Audit) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		response, ok, err := authn.AuthenticateRequest(r)
 		if err != nil || !ok {
-			request.WriteError(w, apierrors.NewUnauthorized("Unauthorized"))
+			refuse(w, r, a, apierrors.NewUnauthorized("Unauthorized"))
 			return
 		}
 		r.Header.Del("Authorization")

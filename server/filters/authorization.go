@@ -5,10 +5,17 @@ import (
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"weir.dev/weir/server/request"
+)
+
+// The annotations of upstream that tell in an event why a request was let through, or not.
+const (
+	decisionAnnotation = "authorization.k8s.io/decision"
+	reasonAnnotation   = "authorization.k8s.io/reason"
 )
 
 // withAuthorization asks whether the user may do what the request wants; 403 otherwise.
@@ -17,20 +24,22 @@ func withAuthorization(handler http.Handler, authz authorizer.Authorizer) http.H
 		ctx := r.Context()
 		info, ok := request.InfoFrom(ctx)
 		if !ok {
-			request.WriteError(w, apierrors.NewInternalError(fmt.Errorf("no request info")))
+			reject(w, r, apierrors.NewInternalError(fmt.Errorf("no request info")))
 			return
 		}
 		who, _ := request.UserFrom(ctx)
 		attributes := attributesOf(info, who)
 		decision, reason, err := authz.Authorize(ctx, attributes)
 		if decision == authorizer.DecisionAllow {
+			audit.AddAuditAnnotations(ctx, decisionAnnotation, "allow", reasonAnnotation, reason)
 			handler.ServeHTTP(w, r)
 			return
 		}
 		if err != nil && reason == "" {
 			reason = err.Error()
 		}
-		request.WriteError(w, request.NewForbidden(attributes, reason))
+		audit.AddAuditAnnotations(ctx, decisionAnnotation, "forbid", reasonAnnotation, reason)
+		reject(w, r, request.NewForbidden(attributes, reason))
 	})
 }
 

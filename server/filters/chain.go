@@ -10,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
+
+	"weir.dev/weir/server/audit"
 )
 
 // Config says what the chain needs.
@@ -29,6 +31,8 @@ type Config struct {
 	MaxMutatingRequestsInFlight int
 	// Drain tracks requests so that a shutdown can wait for them.
 	Drain *Drain
+	// Audit is nil where nothing is audited.
+	Audit *audit.Audit
 	// Metrics may be nil.
 	Metrics *Metrics
 }
@@ -59,15 +63,16 @@ func Chain(handler http.Handler, c Config) (http.Handler, error) {
 	handler = withAuthorization(handler, c.Authorizer)
 	handler = withMaxInFlight(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.Metrics)
 	handler = withImpersonation(handler, c.Authorizer)
-	handler = withAuthentication(handler, c.Authenticator)
+	handler = withAudit(handler, c.Audit)
+	handler = withAuthentication(handler, c.Authenticator, c.Audit)
 	handler = withWarnings(handler)
-	handler = withDeadline(handler, c.RequestTimeout)
+	handler = withDeadline(handler, c.RequestTimeout, c.Audit)
 	handler = withDrain(handler, c.Drain)
 	handler = withCacheControl(handler)
 	handler = withMetrics(handler, c.Metrics)
 	handler = withRequestInfo(handler, c.RequestInfo)
 	handler = withPanicRecovery(handler, c.Logger)
-	handler = withAuditID(handler)
+	handler = withAuditID(handler, c.Audit)
 	return handler, nil
 }
 

@@ -8,11 +8,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/request"
 )
 
 // withDeadline bounds every request but a watch, by timeout or a shorter ?timeout.
-func withDeadline(handler http.Handler, timeout time.Duration) http.Handler {
+func withDeadline(handler http.Handler, timeout time.Duration, a *audit.Audit) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, _ := request.InfoFrom(r.Context())
 		if isLongRunning(info) {
@@ -23,7 +24,7 @@ func withDeadline(handler http.Handler, timeout time.Duration) http.Handler {
 		if text := r.URL.Query().Get("timeout"); text != "" {
 			asked, err := time.ParseDuration(text)
 			if err != nil {
-				request.WriteError(w, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err)))
+				refuse(w, r, a, apierrors.NewBadRequest(fmt.Sprintf("invalid timeout specified in the request URL - %v", err)))
 				return
 			}
 			if asked > 0 && asked < bound {

@@ -8,6 +8,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -21,7 +22,7 @@ func withImpersonation(handler http.Handler, authz authorizer.Authorizer) http.H
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked, wanted, err := impersonated(r.Header)
 		if err != nil {
-			request.WriteError(w, err)
+			reject(w, r, err)
 			return
 		}
 		if asked == nil {
@@ -39,7 +40,7 @@ func withImpersonation(handler http.Handler, authz authorizer.Authorizer) http.H
 				if err != nil && reason == "" {
 					reason = err.Error()
 				}
-				request.WriteError(w, request.NewForbidden(attributes, reason))
+				reject(w, r, request.NewForbidden(attributes, reason))
 				return
 			}
 		}
@@ -48,6 +49,7 @@ func withImpersonation(handler http.Handler, authz authorizer.Authorizer) http.H
 				r.Header.Del(name)
 			}
 		}
+		audit.LogImpersonatedUser(r.Context(), asked, "")
 		handler.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), asked)))
 	})
 }

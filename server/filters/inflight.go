@@ -35,7 +35,7 @@ func withMaxInFlight(handler http.Handler, reads, writes int, metrics *Metrics) 
 			default:
 				metrics.rejected(kind)
 				w.Header().Set("Retry-After", "1")
-				request.WriteError(w, apierrors.NewTooManyRequests("the server has too many requests in flight; try again", 1))
+				reject(w, r, apierrors.NewTooManyRequests("the server has too many requests in flight; try again", 1))
 				return
 			}
 		}

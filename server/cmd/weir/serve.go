@@ -81,6 +81,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings of admissionregistration.k8s.io in YAML files, in force beside those that are stored; no client sees them; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	addRecordFlags(flags, &config.Record)
+	addAuditFlags(flags, &config.Audit)
 	flags.Uint64Var(&config.ModuleRequestFuel, "module-request-fuel", server.DefaultModuleRequestFuel, "instructions that the modules of one request may use together")
 	flags.DurationVar(&config.ModuleRequestTimeout, "module-request-timeout", server.DefaultModuleRequestTimeout, "time that the modules of one request may take together")
 	flags.StringVar(&config.ModuleDir, "module-dir", "", "directory below which spec.source.file of a Module is (default <data-dir>/modules)")
