@@ -84,6 +84,19 @@ type Run interface {
 	Cost() Cost
 }
 
+// Releaser is a Run that can be used again for another.
+type Releaser interface {
+	// Release ends a run. Neither it nor what it was bound to may be used from then on; verdicts may.
+	Release()
+}
+
+// release ends a run, where there is anything to end.
+func release(r Run) {
+	if r, ok := r.(Releaser); ok {
+		r.Release()
+	}
+}
+
 // Locals are the variables of an expression that is evaluated for one of many items.
 type Locals struct {
 	Item  document.Value // item

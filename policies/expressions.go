@@ -50,6 +50,7 @@ const (
 	inputRequest
 	inputParams
 	inputNamespace
+	inputCount
 )
 
 // Inputs are the names of the documents that the expressions of a policy may use.
@@ -81,7 +82,7 @@ type ExpressionJudge struct {
 	program     Program
 	validations []compiledValidation
 	annotations []compiledAnnotation
-	mentions    map[string]bool
+	mentions    [inputCount]bool
 }
 
 var _ Judge = (*ExpressionJudge)(nil)
@@ -100,7 +101,7 @@ type compiledAnnotation struct {
 
 // CompileExpressions compiles a policy. The error is Issues when its texts are at fault, and then it has all.
 func CompileExpressions(engines Engines, from *Expressions) (*ExpressionJudge, error) {
-	j := &ExpressionJudge{mentions: map[string]bool{}}
+	j := &ExpressionJudge{}
 	var issues Issues
 	conditions, err := CompileConditions(engines.Conditions, from.Path+".matchConditions", from.MatchConditions)
 	if err := collect(&issues, err); err != nil {
@@ -136,10 +137,10 @@ func CompileExpressions(engines Engines, from *Expressions) (*ExpressionJudge, e
 		return nil, err
 	}
 	j.program = program
-	for _, name := range Inputs() {
-		j.mentions[name] = conditions.Mentions(name)
+	for n, name := range Inputs() {
+		j.mentions[n] = conditions.Mentions(name)
 		for i := range src.Expressions {
-			j.mentions[name] = j.mentions[name] || program.Mentions(i, name)
+			j.mentions[n] = j.mentions[n] || program.Mentions(i, name)
 		}
 	}
 	return j, nil
@@ -165,7 +166,21 @@ func collect(to *Issues, err error) error {
 }
 
 // Mentions reports whether a judgement reads an input.
-func (j *ExpressionJudge) Mentions(input string) bool { return j.mentions[input] }
+func (j *ExpressionJudge) Mentions(input string) bool {
+	switch input {
+	case "object":
+		return j.mentions[inputObject]
+	case "oldObject":
+		return j.mentions[inputOldObject]
+	case "request":
+		return j.mentions[inputRequest]
+	case "params":
+		return j.mentions[inputParams]
+	case "namespaceObject":
+		return j.mentions[inputNamespace]
+	}
+	return false
+}
 
 // Judge implements Judge. It judges nothing, and denies nothing, when a match condition does not hold.
 func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, error) {
@@ -175,7 +190,10 @@ func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, erro
 	}
 	run := j.program.Begin()
 	BindReview(run, r)
-	defer func() { r.Spent.Add(run.Cost()) }()
+	defer func() {
+		r.Spent.Add(run.Cost())
+		release(run)
+	}()
 	d := &Decision{}
 	for i := range j.validations {
 		v := &j.validations[i]
@@ -323,7 +341,10 @@ func (c *Conditions) hold(ctx context.Context, r *Review) (bool, error) {
 	without.NamespaceObject = document.Value{}
 	run := c.program.Begin()
 	BindReview(run, &without)
-	defer func() { r.Spent.Add(run.Cost()) }()
+	defer func() {
+		r.Spent.Add(run.Cost())
+		release(run)
+	}()
 	var errs []error
 	for i, text := range c.texts {
 		verdict, err := run.Eval(ctx, i, nil)

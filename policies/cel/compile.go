@@ -30,7 +30,7 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 		return nil, fmt.Errorf("%d inputs are more than %d", n, maxInputs)
 	}
 	c := compiler{engine: e, src: src, vars: &varIndex{index: map[string]int{}, types: map[string]*celgo.Type{}}}
-	p := &program{config: e.config, inputs: src.Inputs}
+	p := &program{config: e.config, inputs: src.Inputs, runs: e.runs}
 	for i := range src.Variables {
 		p.variables = append(p.variables, c.variable(i))
 	}
@@ -39,6 +39,9 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	}
 	if err := c.issues.Err(); err != nil {
 		return nil, err
+	}
+	for _, x := range p.expressions {
+		p.mentioned |= x.mentions
 	}
 	return p, nil
 }

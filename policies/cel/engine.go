@@ -2,6 +2,7 @@ package cel
 
 import (
 	"fmt"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -54,6 +55,7 @@ type Engine struct {
 	unmetered  *celgo.Env
 	guardCalls interpreter.InterpretableDecoratorV2
 	dispatcher interpreter.Dispatcher // of the functions of unmetered
+	runs       *sync.Pool             // of *run
 	// admission are the types of the variables that admission has.
 	admission map[string]*apiservercel.DeclType
 }
@@ -65,7 +67,7 @@ func New(config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: config.withDefaults(), admission: admissionTypes()}
+	e := &Engine{config: config.withDefaults(), admission: admissionTypes(), runs: &sync.Pool{New: func() any { return new(run) }}}
 	e.plain = environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv()
 	resolver := common.ResolverEnvOption(&mutation.DynamicTypeResolver{})
 	var err error

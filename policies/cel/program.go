@@ -2,6 +2,7 @@ package cel
 
 import (
 	"slices"
+	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 
@@ -33,6 +34,9 @@ type program struct {
 	inputs      []string
 	variables   []*expression
 	expressions []*expression
+	// mentioned are the inputs that any expression uses, as bits by index.
+	mentioned uint64
+	runs      *sync.Pool // of *run, those of the engine
 }
 
 // Mentions implements policies.Program.
@@ -43,14 +47,32 @@ func (p *program) Mentions(i int, input string) bool {
 
 // Begin implements policies.Program.
 func (p *program) Begin() policies.Run {
-	r := &run{program: p}
+	r, _ := p.runs.Get().(*run)
+	r.program = p
 	if n := len(p.inputs); n <= fewInputs {
 		r.inputs = r.few[:n]
 	} else {
 		r.inputs = make([]input, n)
 	}
-	if len(p.variables) > 0 {
-		r.variables = make([]variable, len(p.variables))
+	if n := len(p.variables); n <= cap(r.variables) {
+		r.variables = r.variables[:n]
+	} else {
+		r.variables = make([]variable, n)
 	}
 	return r
+}
+
+var _ policies.Releaser = (*run)(nil)
+
+// maxPooledVariables bounds what is kept of a run for another.
+const maxPooledVariables = 64
+
+// Release implements policies.Releaser.
+func (r *run) Release() {
+	pool, variables := r.program.runs, r.variables
+	if clear(variables); cap(variables) > maxPooledVariables {
+		variables = nil
+	}
+	*r = run{variables: variables[:0]}
+	pool.Put(r)
 }

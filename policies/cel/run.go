@@ -70,6 +70,10 @@ const (
 
 // Bind implements policies.Run.
 func (r *run) Bind(i int, v document.Value) {
+	clear(r.variables)
+	if r.program.mentioned&(1<<i) == 0 {
+		return // nobody asks for it
+	}
 	in := &r.inputs[i]
 	r.bytes -= in.bytes
 	*in = input{object: mapVal{v, &r.wide}, bytes: uint64(len(v.Raw()))}
@@ -80,7 +84,6 @@ func (r *run) Bind(i int, v document.Value) {
 	}
 	r.bytes += in.bytes
 	r.widest = 0
-	clear(r.variables)
 }
 
 // Cost implements policies.Run.

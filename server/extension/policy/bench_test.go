@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,53 +28,80 @@ type policyCatalog struct {
 func (c policyCatalog) Policies() *Index                     { return c.index }
 func (policyCatalog) Resource(string, string) *rest.Resource { return nil }
 
-// BenchmarkValidate is what policies that all match add to a creation of 2 KiB. The object
-// has been read already.
-func BenchmarkValidate(b *testing.B) {
+// matching returns an Admission, a context with n policies that all match, and the creation of 2 KiB that they match. The
+// policies are those of the side by side with kube-apiserver.
+func matching(tb testing.TB, n int) (*Admission, context.Context, func() *admission.Attributes) {
+	tb.Helper()
 	rules, err := cel.New(cel.Config{})
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	engines := policies.Engines{Conditions: rules, Rules: rules}
 	object, err := document.Parse([]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"default"},"spec":{"replicas":3,"text":"` + strings.Repeat("x", 1900) + `"}}`))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
+	}
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	x, err := NewAdmission(Config{Namespaces: struct{ rest.Getter }{}, Metrics: metrics, Authorizer: func(*admission.Attributes) any { return nil }})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var list []*Policy
+	for i := range n {
+		p, err := FromValidating(engines, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)},
+			Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: rulesOf("example.com", "widgets"),
+				Validations:      []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.spec.replicas <= 500 && object.metadata.name != 'deny-%d'", i)}}}})
+		if err != nil {
+			tb.Fatal(err)
+		}
+		binding := FromBinding("b", BindingSpec{Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}})
+		binding.Tally = NewTally(Counts{})
+		p.Bindings = []*Binding{binding}
+		list = append(list, p)
 	}
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	create := func() *admission.Attributes {
+		return &admission.Attributes{Operation: admission.Create, Resource: gvr, Kind: gvr.GroupVersion().WithKind("Widget"), Namespace: "default", Name: "w",
+			Object: object, User: &user.DefaultInfo{Name: "u"}}
+	}
+	return x, rest.WithCatalog(tb.Context(), policyCatalog{index: NewIndex(list)}), create
+}
+
+// BenchmarkValidate is what policies that all match add to a creation of 2 KiB. The object
+// has been read already.
+func BenchmarkValidate(b *testing.B) {
 	for _, n := range []int{1, 100} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			metrics, err := NewMetrics(prometheus.NewRegistry())
-			if err != nil {
-				b.Fatal(err)
-			}
-			x, err := NewAdmission(Config{Namespaces: struct{ rest.Getter }{}, Metrics: metrics, Authorizer: func(*admission.Attributes) any { return nil }})
-			if err != nil {
-				b.Fatal(err)
-			}
-			var list []*Policy
-			for i := range n {
-				p, err := FromValidating(engines, &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)},
-					Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-						MatchConstraints: rulesOf("example.com", "widgets"),
-						Validations:      []admissionregistrationv1.Validation{{Expression: fmt.Sprintf("object.spec.replicas <= 500 && object.metadata.name != 'deny-%d'", i)}}}})
-				if err != nil {
-					b.Fatal(err)
-				}
-				binding := FromBinding("b", BindingSpec{Actions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}})
-				binding.Tally = NewTally(Counts{})
-				p.Bindings = []*Binding{binding}
-				list = append(list, p)
-			}
-			ctx := rest.WithCatalog(b.Context(), policyCatalog{index: NewIndex(list)})
+			x, ctx, create := matching(b, n)
 			b.ReportAllocs()
 			for b.Loop() {
-				a := &admission.Attributes{Operation: admission.Create, Resource: gvr, Kind: gvr.GroupVersion().WithKind("Widget"), Namespace: "default", Name: "w",
-					Object: object, User: &user.DefaultInfo{Name: "u"}}
-				if err := x.Validate(ctx, a); err != nil {
+				if err := x.Validate(ctx, create()); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
+	}
+}
+
+// TestAllocationsOfAMatch: what one more policy that matches allocates is its decision, the two objects that its
+// expression looks into and the text that it compares. A pool that is emptied in between adds a little.
+func TestAllocationsOfAMatch(t *testing.T) {
+	per := func(n int) float64 {
+		x, ctx, create := matching(t, n)
+		return testing.AllocsPerRun(200, func() {
+			if err := x.Validate(ctx, create()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	const policies, want = 100, 4.0
+	one, many := per(1), per(1+policies)
+	if more := (many - one) / policies; more > want+0.5 {
+		t.Errorf("%.2f allocations a policy, want %.0f", more, want)
 	}
 }
 

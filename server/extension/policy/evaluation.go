@@ -44,7 +44,9 @@ type evaluation struct {
 	namespaceErr   error
 	namespaceKnown bool
 
-	views  []*view
+	views []*view
+	// asked is the review that is under way: the next one takes its place.
+	asked  policies.Review
 	params []*paramSet
 	memo   policies.Memo
 	// held is which match conditions of the policy that judges hold, where shared says that it judges more than once.
@@ -53,6 +55,8 @@ type evaluation struct {
 	// authorizer is what expressions may ask, time the request's.
 	authorizer any
 	time       time.Time
+	// now is when the last judgement ended.
+	now time.Time
 }
 
 // view is the request as seen in one version.
@@ -115,19 +119,17 @@ func (e *evaluation) view(as target) (*view, error) {
 
 // review is what a judge or mutator is asked. Its error ends the request.
 func (e *evaluation) review(by any, seen *view, param *document.Document) (*policies.Review, error) {
-	r := &policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
+	r := &e.asked
+	*r = policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
 		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo}
 	if e.shared {
 		r.Held = &e.held
 	}
-	mentions := func(string) bool { return true }
-	if m, ok := by.(Mentioner); ok {
-		mentions = m.Mentions
-	}
+	m, _ := by.(Mentioner)
 	if e.observer != nil {
 		r.Spent = &e.spent
 	}
-	if mentions("request") {
+	if m == nil || m.Mentions("request") {
 		if seen.request == nil {
 			made, err := newRequest(e.attributes, seen.as)
 			if err != nil {
@@ -137,7 +139,7 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 		}
 		r.Request = seen.request.Root()
 	}
-	if mentions("namespaceObject") {
+	if m == nil || m.Mentions("namespaceObject") {
 		namespace, err := e.namespaceObject()
 		if err != nil {
 			return nil, err
@@ -253,7 +255,8 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		e.watch.note(p, b, outcome, message)
 		return
 	}
-	took := time.Since(started)
+	e.now = time.Now()
+	took := e.now.Sub(started)
 	counted := outcome
 	if outcome == outcomeDeny && b != nil && !b.Deny && !mutates(p) {
 		counted = outcomeWarn
@@ -267,8 +270,17 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		if quotesSecrets(p, e.attributes) {
 			message = secretText
 		}
-		b.Tally.note(counted, took, message, e.attributes)
+		b.Tally.note(counted, took, message, e.attributes, e.now)
 	}
+}
+
+// start returns when a judgement starts. The end of the one before will do: a look at the clock costs as much as a small
+// expression.
+func (e *evaluation) start() time.Time {
+	if e.now.IsZero() {
+		e.now = time.Now()
+	}
+	return e.now
 }
 
 // secretText is kept in the place of a message that may quote a secret: who reads a binding need not read secrets.

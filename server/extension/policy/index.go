@@ -29,6 +29,8 @@ type Policy struct {
 	Reinvoke bool
 	// Bindings that put it in force, in the order of their names.
 	Bindings []*Binding
+	// series are its metrics, from when it is in an index.
+	series *series
 }
 
 // Binding puts a policy in force for some requests. It is immutable.
@@ -77,13 +79,14 @@ type indexKey struct {
 
 type candidates struct{ validating, mutating []*Policy }
 
-// NewIndex returns the index of policies. Those without a binding are not in force.
+// NewIndex returns the index of policies, which are the index's from then on. Those without a binding are not in force.
 func NewIndex(policies []*Policy) *Index {
 	x := &Index{}
 	for _, p := range policies {
 		if len(p.Bindings) == 0 {
 			continue
 		}
+		p.series = newSeries(len(p.Bindings))
 		if _, ok := p.Judge.(Mutator); ok || p.Kind == "MutatingAdmissionPolicy" {
 			x.mutating = append(x.mutating, p)
 		} else {

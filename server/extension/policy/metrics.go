@@ -50,12 +50,12 @@ func (m *Metrics) observe(p *Policy, b *Binding, outcome string, took time.Durat
 	if m == nil {
 		return
 	}
-	binding := ""
-	if b != nil {
-		binding = b.Name
+	s := p.series
+	if s == nil { // it is in no index
+		s = newSeries(0)
 	}
-	m.checks.WithLabelValues(p.Kind, p.Name, binding, outcome).Inc()
-	m.duration.WithLabelValues(p.Kind).Observe(took.Seconds())
+	s.check(m, p, b, outcome).Inc()
+	s.timing(m, p).Observe(took.Seconds())
 }
 
 // Forget drops the series of a policy that is gone.

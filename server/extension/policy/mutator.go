@@ -93,7 +93,12 @@ func (m *expressionMutator) Mutate(ctx context.Context, obj *document.Document, 
 	review := *r
 	run := m.program.Begin()
 	policies.BindReview(run, &review)
-	defer func() { r.Spent.Add(run.Cost()) }()
+	defer func() {
+		r.Spent.Add(run.Cost())
+		if run, ok := run.(policies.Releaser); ok {
+			run.Release()
+		}
+	}()
 	for i := range m.mutations {
 		x := &m.mutations[i]
 		verdict, err := run.Eval(ctx, i, nil)

@@ -143,14 +143,14 @@ func TestLedger(t *testing.T) {
 
 func TestTally(t *testing.T) {
 	var none *Tally
-	none.note(outcomeDeny, time.Second, "", nil) // counts nothing
+	none.note(outcomeDeny, time.Second, "", nil, time.Now()) // counts nothing
 	tally := &Tally{}
 	a := &admission.Attributes{Operation: admission.Create, Name: "x", Resource: schema.GroupVersionResource{Group: "apps", Resource: "deployments"}}
 	for i := range 30 {
-		tally.note(outcomeShadowDeny, time.Duration(i+1)*time.Millisecond, fmt.Sprint("m", i), a)
+		tally.note(outcomeShadowDeny, time.Duration(i+1)*time.Millisecond, fmt.Sprint("m", i), a, time.Now())
 	}
-	tally.note(outcomeError, time.Millisecond, "broken", a)
-	tally.note(outcomeAllow, time.Millisecond, "", a)
+	tally.note(outcomeError, time.Millisecond, "broken", a, time.Now())
+	tally.note(outcomeAllow, time.Millisecond, "", a, time.Now())
 	c := tally.Counts()
 	if c.ShadowDenied != 30 || c.Failed != 1 || c.Allowed != 1 || c.Total() != 32 || c.LastError != "broken" || c.Worst != 30*time.Millisecond {
 		t.Errorf("got %+v", c)

@@ -53,7 +53,7 @@ type Sample struct {
 }
 
 // note counts a judgement.
-func (t *Tally) note(outcome string, took time.Duration, message string, a *admission.Attributes) {
+func (t *Tally) note(outcome string, took time.Duration, message string, a *admission.Attributes, now time.Time) {
 	if t == nil {
 		return
 	}
@@ -71,7 +71,7 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 		c.Changed++
 	case outcomeError, outcomeIgnored:
 		c.Failed++
-		c.LastError, c.LastErrorTime = clip(message), time.Now()
+		c.LastError, c.LastErrorTime = clip(message), now
 	case outcomeShadowDeny, outcomeShadowMutate:
 		if outcome == outcomeShadowDeny {
 			c.ShadowDenied++
@@ -81,7 +81,7 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 		if len(c.Samples) == maxSamples {
 			c.Samples = slices.Delete(c.Samples, 0, 1)
 		}
-		c.Samples = append(c.Samples, Sample{Time: time.Now(), Operation: string(a.Operation), Resource: a.Resource.GroupResource().String(),
+		c.Samples = append(c.Samples, Sample{Time: now, Operation: string(a.Operation), Resource: a.Resource.GroupResource().String(),
 			Subresource: a.Subresource, Namespace: a.Namespace, Name: admission.NameOf(a), Message: clip(message)})
 	}
 	c.Worst = max(c.Worst, took)

@@ -93,7 +93,7 @@ func (v *validation) policy(p *Policy) error {
 
 // judge judges by one param.
 func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *view, param *document.Document) error {
-	started := time.Now()
+	started := v.start()
 	review, err := v.review(judge, seen, param)
 	if err != nil {
 		return err
