@@ -1,8 +1,11 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
@@ -25,12 +28,22 @@ type Config struct {
 	Authorizer func(a *admission.Attributes) any
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Timeout bounds what all policies that change a request, and again all that judge it, may take together. When it is
+	// over, those that have not judged yet could not, and their failure policies decide. 0: DefaultTimeout.
+	Timeout time.Duration
 }
+
+// DefaultTimeout is that of one webhook: a cost of ten million takes CEL about a second, and a policy may use it up for
+// each of its bindings and params.
+const DefaultTimeout = 10 * time.Second
 
 // Validate reports what is missing.
 func (c *Config) Validate() error {
 	if c.Namespaces == nil {
 		return errors.New("policy admission: Config needs Namespaces")
+	}
+	if c.Timeout < 0 {
+		return fmt.Errorf("policy admission: Timeout is %s", c.Timeout)
 	}
 	return nil
 }
@@ -40,6 +53,8 @@ type Admission struct {
 	namespaces rest.Getter
 	authorizer func(a *admission.Attributes) any
 	metrics    *Metrics
+	timeout    time.Duration
+	late       error // what is told of it
 }
 
 var (
@@ -52,24 +67,27 @@ func NewAdmission(cfg Config) (*Admission, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Admission{namespaces: cfg.Namespaces, authorizer: cfg.Authorizer, metrics: cfg.Metrics}, nil
+	timeout := cmp.Or(cfg.Timeout, DefaultTimeout)
+	return &Admission{namespaces: cfg.Namespaces, authorizer: cfg.Authorizer, metrics: cfg.Metrics, timeout: timeout,
+		late: fmt.Errorf("the policies of the request took longer than %s together", timeout)}, nil
 }
 
 // Handles implements admission.Mutator and admission.Validator. What a mutator must not see is said by Admit.
 func (*Admission) Handles(admission.Operation) bool { return true }
 
-// begin returns the policies that may concern a request, and what they share.
-func (x *Admission) begin(ctx context.Context, a *admission.Attributes) (*candidates, *evaluation) {
+// candidates returns the policies that may concern a request, and what they are in.
+func (x *Admission) candidates(ctx context.Context, a *admission.Attributes) (*candidates, Catalog) {
 	catalog, ok := rest.CatalogFrom(ctx).(Catalog)
 	if !ok {
 		return none, nil
 	}
-	index := catalog.Policies()
-	found := index.candidates(a)
-	if found == none {
-		return none, nil
-	}
-	e := &evaluation{attributes: a, ctx: ctx, namespaces: x.namespaces, catalog: catalog, index: index, metrics: x.metrics,
+	return catalog.Policies().candidates(a), catalog
+}
+
+// begin returns what the policies of a request share. The caller has to end it.
+func (x *Admission) begin(ctx context.Context, a *admission.Attributes, catalog Catalog) (e *evaluation, end func()) {
+	limited, end := context.WithTimeoutCause(ctx, x.timeout, x.late)
+	e = &evaluation{attributes: a, ctx: limited, request: ctx, namespaces: x.namespaces, catalog: catalog, index: catalog.Policies(), metrics: x.metrics,
 		observer: ObserverFrom(ctx)}
 	if received, ok := apirequest.ReceivedTimestampFrom(ctx); ok {
 		e.time = received
@@ -77,5 +95,5 @@ func (x *Admission) begin(ctx context.Context, a *admission.Attributes) (*candid
 	if x.authorizer != nil {
 		e.authorizer = x.authorizer(a)
 	}
-	return found, e
+	return e, end
 }

@@ -22,8 +22,10 @@ import (
 // needed, once. One goroutine uses it.
 type evaluation struct {
 	attributes *admission.Attributes
-	// ctx reads namespaces and params: it is that of the request.
+	// ctx reads namespaces and params, and judges. It ends when the time for policies is over; request, nil where there is
+	// no such time, is that of the request.
 	ctx        context.Context //nolint:containedctx // lives as long as one call of Admit or Validate
+	request    context.Context //nolint:containedctx // as ctx
 	namespaces rest.Getter
 	catalog    rest.Catalog
 	index      *Index
@@ -248,6 +250,17 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 	}
 	return labelsOf(ns), nil
 }
+
+// abandoned reports whether the time of the request itself is over, so that nobody waits for a judgement.
+func (e *evaluation) abandoned() bool {
+	if e.request != nil {
+		return e.request.Err() != nil
+	}
+	return e.ctx.Err() != nil
+}
+
+// late reports whether the time for policies is over, and not that of the request.
+func (e *evaluation) late() bool { return e.ctx.Err() != nil && !e.abandoned() }
 
 // observe counts a judgement.
 func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {

@@ -21,10 +21,12 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 	if a.Operation == admission.Delete || a.Object == nil {
 		return nil
 	}
-	found, e := x.begin(ctx, a)
+	found, catalog := x.candidates(ctx, a)
 	if len(found.mutating) == 0 {
 		return nil
 	}
+	e, end := x.begin(ctx, a, catalog)
+	defer end()
 	m := mutation{evaluation: e}
 	if err := m.all(found.mutating); err != nil {
 		return err
@@ -133,7 +135,10 @@ func (m *mutation) run(r *mutatorRun) error {
 		return nil
 	}
 	review, err := m.review(mutator, seen, r.param)
-	if err != nil {
+	switch {
+	case err != nil && m.late():
+		return m.failed(p, b, err, started)
+	case err != nil:
 		return err
 	}
 	holds, err := mutator.Holds(m.ctx, review)
@@ -220,7 +225,7 @@ func (m *mutation) convertBack(obj *document.Document, as target) (*document.Doc
 
 // failed does what the failure policy says.
 func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) error {
-	if m.ctx.Err() != nil {
+	if m.abandoned() {
 		return timeout(m.ctx)
 	}
 	var refusal Refusal

@@ -24,10 +24,12 @@ const (
 
 // Validate implements admission.Validator.
 func (x *Admission) Validate(ctx context.Context, a *admission.Attributes) error {
-	found, e := x.begin(ctx, a)
+	found, catalog := x.candidates(ctx, a)
 	if len(found.validating) == 0 {
 		return nil
 	}
+	e, end := x.begin(ctx, a, catalog)
+	defer end()
 	v := validation{evaluation: e}
 	for _, p := range found.validating {
 		if err := v.policy(p); err != nil {
@@ -95,12 +97,15 @@ func (v *validation) policy(p *Policy) error {
 func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *view, param *document.Document) error {
 	started := v.start()
 	review, err := v.review(judge, seen, param)
-	if err != nil {
+	if err != nil && !v.late() {
 		return err
 	}
-	decision, err := judge.Judge(v.ctx, review)
+	var decision *policies.Decision
+	if err == nil {
+		decision, err = judge.Judge(v.ctx, review)
+	}
 	if err != nil {
-		if v.ctx.Err() != nil {
+		if v.abandoned() {
 			return timeout(v.ctx)
 		}
 		v.fail(p, b, -1, policies.Denial{Message: err.Error(), Err: err}, started)
