@@ -32,6 +32,7 @@ import (
 	"weir.dev/weir/server/endpoints"
 	"weir.dev/weir/server/extension/policy"
 	"weir.dev/weir/server/filters"
+	"weir.dev/weir/server/h2"
 	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/recording"
 	"weir.dev/weir/server/resources"
@@ -392,7 +393,8 @@ func (s *Server) Ready() error {
 }
 
 // Run serves until ctx is done, then drains: readiness goes first, watches end cleanly,
-// requests under way are finished, storage is closed. Its error is nil after a clean drain.
+// requests under way are finished, unless their client takes nothing of the answer, storage is closed. Its error is nil
+// after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -419,6 +421,7 @@ func (s *Server) Run(ctx context.Context) error {
 		failed = errors.New("the embedded etcd ended by itself; the log says why")
 	}
 	s.stopping.set(errors.New("the server is shutting down"))
+	h2.Hurry(s.listener, stallPatience)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()
 	if err := s.drain.Close(drain); err != nil {

@@ -56,7 +56,7 @@ func (c *conn) tick() {
 			c.armLocked(at)
 		}
 	}
-	end := due(c.closeAt, now) && !c.lingersLocked(now)
+	end := due(c.closeAt, now) && !c.lingersLocked(now) || c.stalledLocked(now)
 	c.armLocked(c.closeAt)
 	c.unlockAndFlush()
 	if end {

@@ -42,6 +42,7 @@ type conn struct {
 	handler http.Handler
 	remote  string
 	cork    *corkedConn // nil: writes wait for the client
+	paced   *pacedConn  // nil: not of a Listener
 	// values has the values of the contexts of requests; they end by themselves.
 	values context.Context
 	// ended says that the server ends the contexts of all requests.
@@ -81,6 +82,7 @@ type conn struct {
 	idleSince time.Time   // zero: before the preface
 	closeAt   time.Time   // zero: not known
 	closeBy   time.Time   // closeAt is put off until then
+	pace      pace
 }
 
 func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
@@ -91,9 +93,12 @@ func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 	}
 	c.out.init(&s.buffers)
 	c.inflow.init(s.ConnectionWindow)
-	if corked, ok := t.NetConn().(*corkedConn); ok {
-		c.cork = corked
-		corked.cork(&s.buffers, c.drained)
+	switch below := t.NetConn().(type) {
+	case *corkedConn:
+		c.cork, c.paced = below, below.pacedConn
+		below.cork(&s.buffers, c.drained)
+	case *pacedConn:
+		c.paced = below
 	}
 	c.reader = bufio.NewReaderSize(t, readBuffer)
 	c.framer = http2.NewFramer(&c.out, &frameReader{r: c.reader})
@@ -117,6 +122,9 @@ func maxHeaderListSize(hs *http.Server) uint32 {
 
 // serve reads frames until the connection ends. Contexts of requests inherit from ctx.
 func (c *conn) serve(ctx context.Context, stopping bool) {
+	if c.paced != nil {
+		c.paced.tell(c.hurry)
+	}
 	c.values = context.WithoutCancel(ctx)
 	stop := context.AfterFunc(ctx, c.cancelStreams)
 	c.ended = func() bool { return ctx.Err() != nil }

@@ -2,7 +2,6 @@ package h2
 
 import (
 	"errors"
-	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,26 +12,11 @@ const maxGathered = 4 << 20
 
 var errNotTaken = errors.New("http2: the client does not read")
 
-// Listener returns l with connections that let a server of Configure hand many TLS records to the socket at once. To
-// all others they are what l has.
-func Listener(l net.Listener) net.Listener { return &listener{l} }
-
-type listener struct{ net.Listener }
-
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return newCorkedConn(c), nil
-}
-
 // corkedConn is the connection below TLS. Until cork is called it is the connection that it wraps. From then on no
 // Write waits: what is written is gathered while the cork is in, then offered to the socket; a goroutine sends what it
 // does not take.
 type corkedConn struct {
-	net.Conn
+	*pacedConn
 	raw     syscall.RawConn
 	attempt func(fd uintptr) bool // c.try
 	corked  atomic.Bool
@@ -57,7 +41,7 @@ func (c *corkedConn) cork(b *buffers, drained func(error)) {
 // Write implements net.Conn.
 func (c *corkedConn) Write(p []byte) (int, error) {
 	if !c.corked.Load() {
-		return c.Conn.Write(p)
+		return c.pacedConn.Write(p)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +89,10 @@ func (c *corkedConn) sendLocked() {
 	if c.draining || c.err != nil || len(c.gathered) == 0 {
 		return
 	}
-	if err := c.raw.Write(c.attempt); err != nil {
-		c.err = err
+	if c.err = c.pace(); c.err == nil { // a deadline that has passed would refuse what needs no time
+		if err := c.raw.Write(c.attempt); err != nil {
+			c.err = err
+		}
 	}
 	if c.err != nil {
 		return
@@ -127,7 +113,7 @@ func (c *corkedConn) drain() {
 		b, taken := c.gathered, c.taken
 		c.gathered, c.taken = nil, 0 // what comes meanwhile goes after it
 		c.mu.Unlock()
-		_, err := c.Conn.Write(b[taken:])
+		_, err := c.pacedConn.Write(b[taken:])
 		c.buffers.put(b)
 		c.mu.Lock()
 		if err != nil {

@@ -5,4 +5,4 @@ package h2
 import "net"
 
 // newCorkedConn returns c: there is no way here to write to a socket without waiting for it.
-func newCorkedConn(c net.Conn) net.Conn { return c }
+func newCorkedConn(c *pacedConn) net.Conn { return c }

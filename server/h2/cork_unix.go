@@ -9,8 +9,8 @@ import (
 )
 
 // newCorkedConn returns c as a corkedConn, or c itself if it is not a socket.
-func newCorkedConn(c net.Conn) net.Conn {
-	s, ok := c.(syscall.Conn)
+func newCorkedConn(c *pacedConn) net.Conn {
+	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return c
 	}
@@ -18,7 +18,7 @@ func newCorkedConn(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	corked := &corkedConn{Conn: c, raw: raw}
+	corked := &corkedConn{pacedConn: c, raw: raw}
 	corked.attempt = corked.try
 	return corked
 }

@@ -198,6 +198,7 @@ func (c *conn) dataLocked(st *stream, p []byte, end bool) error {
 			c.waitLocked(st)
 			continue
 		}
+		c.pace.moved = true
 		n := int(min(int64(len(p)), int64(c.out.maxFrame), maxPiece, max(st.window, 0), max(c.out.window, 0)))
 		last := n == len(p)
 		c.out.data(st.id, p[:n], end && last)
@@ -226,7 +227,9 @@ func (c *conn) waitLocked(st *stream) {
 		c.leaveLocked(st)
 		c.wakeLocked()
 	}
+	c.pace.waiting++
 	st.writable.Wait()
+	c.pace.waiting--
 }
 
 // leaveLocked takes st out of the waiters.

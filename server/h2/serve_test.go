@@ -33,6 +33,8 @@ type serving struct {
 	address string
 	trust   *x509.CertPool
 	server  *http.Server
+	// listener is what it serves.
+	listener net.Listener
 }
 
 // options say how a server of a test differs.
@@ -109,7 +111,7 @@ func serve(t testing.TB, name string, o options, handler http.HandlerFunc) *serv
 			nothingLeft(t)
 		}
 	})
-	return &serving{address: address, trust: pool, server: s}
+	return &serving{address: address, trust: pool, server: s, listener: listener}
 }
 
 // nothingLeft waits until no goroutine of the package is left.

@@ -1,0 +1,219 @@
+package h2
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// attemptTime is that of a write that should not wait.
+const attemptTime = 5 * time.Millisecond
+
+// Hurry makes the connections of a Listener, those to come as well, end when their client has taken nothing for
+// patience although there is something to send: what did not fit into the socket's buffer, or into the windows of
+// HTTP/2. A server that ends calls it, so that clients that do not read cannot hold it. A client that takes something
+// within patience is left alone, however little it is; so are connections of other listeners.
+func Hurry(l net.Listener, patience time.Duration) {
+	if l, ok := l.(*listener); ok && patience > 0 {
+		l.hurry(patience)
+	}
+}
+
+// Listener returns l with connections that let a server of Configure hand many TLS records to the socket at once, and
+// that Hurry ends. To all others they are what l has.
+func Listener(l net.Listener) net.Listener {
+	return &listener{Listener: l, conns: map[*pacedConn]struct{}{}}
+}
+
+type listener struct {
+	net.Listener
+
+	mu       sync.Mutex
+	conns    map[*pacedConn]struct{} // guarded by mu; those that are not closed
+	patience time.Duration           // guarded by mu; 0: Hurry was not called
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &pacedConn{Conn: inner, listener: l}
+	l.mu.Lock()
+	l.conns[c] = struct{}{}
+	patience := l.patience
+	l.mu.Unlock()
+	if patience > 0 {
+		c.hurry(patience)
+	}
+	return newCorkedConn(c), nil
+}
+
+func (l *listener) hurry(patience time.Duration) {
+	l.mu.Lock()
+	l.patience = patience
+	conns := make([]*pacedConn, 0, len(l.conns))
+	for c := range l.conns {
+		conns = append(conns, c)
+	}
+	l.mu.Unlock()
+	for _, c := range conns {
+		c.hurry(patience)
+	}
+}
+
+func (l *listener) forget(c *pacedConn) {
+	l.mu.Lock()
+	delete(l.conns, c)
+	l.mu.Unlock()
+}
+
+// pacedConn is a connection whose writes, once it is in a hurry, must make progress.
+type pacedConn struct {
+	net.Conn
+	listener *listener
+	patience atomic.Int64 // a time.Duration; 0: in no hurry
+
+	mu       sync.Mutex
+	deadline time.Time           // guarded by mu; what others have set for writes
+	hurried  func(time.Duration) // guarded by mu; is told, without mu
+}
+
+// hurry begins the hurry. A write that is under way gets patience too.
+func (c *pacedConn) hurry(patience time.Duration) {
+	c.mu.Lock()
+	c.patience.Store(int64(patience))
+	_ = c.paceLocked() // a connection that is closed needs no deadline
+	hurried := c.hurried
+	c.mu.Unlock()
+	if hurried != nil {
+		hurried(patience)
+	}
+}
+
+// tell makes hurry call f. It calls f at once if the hurry has begun.
+func (c *pacedConn) tell(f func(time.Duration)) {
+	c.mu.Lock()
+	c.hurried = f
+	c.mu.Unlock()
+	if patience := time.Duration(c.patience.Load()); patience > 0 {
+		f(patience)
+	}
+}
+
+// pace gives what is written next its time, in a hurry.
+func (c *pacedConn) pace() error {
+	if c.patience.Load() == 0 {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.paceLocked()
+}
+
+func (c *pacedConn) paceLocked() error {
+	at := c.deadline
+	if patience := time.Duration(c.patience.Load()); patience > 0 {
+		if end := time.Now().Add(patience); at.IsZero() || end.Before(at) {
+			at = end
+		}
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
+// Write implements net.Conn.
+func (c *pacedConn) Write(p []byte) (int, error) {
+	if err := c.pace(); err != nil {
+		return 0, err
+	}
+	written, err := c.Conn.Write(p)
+	for c.outOfTime(err) {
+		// A socket says that it is writable only when a good part of its buffer is free; a write at once takes the rest.
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(attemptTime)); err != nil {
+			return written, err
+		}
+		var n int
+		n, err = c.Conn.Write(p[written:])
+		if written += n; n == 0 || err == nil {
+			return written, err
+		}
+		if err := c.pace(); err != nil {
+			return written, err
+		}
+		n, err = c.Conn.Write(p[written:])
+		written += n
+	}
+	return written, err
+}
+
+// outOfTime reports whether a write has failed for the hurry alone.
+func (c *pacedConn) outOfTime(err error) bool {
+	if c.patience.Load() == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !due(c.deadline, time.Now())
+}
+
+// SetWriteDeadline implements net.Conn.
+func (c *pacedConn) SetWriteDeadline(at time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.deadline = at
+	return c.paceLocked()
+}
+
+// SetDeadline implements net.Conn.
+func (c *pacedConn) SetDeadline(at time.Time) error {
+	return errors.Join(c.SetReadDeadline(at), c.SetWriteDeadline(at))
+}
+
+// Close implements net.Conn.
+func (c *pacedConn) Close() error {
+	c.listener.forget(c)
+	return c.Conn.Close()
+}
+
+// pace is what a connection of HTTP/2 in a hurry knows of its client. It is guarded by mu of the connection. A socket
+// that is full is the business of pacedConn.
+type pace struct {
+	patience time.Duration // 0: in no hurry
+	until    time.Time     // of the time in which something must move
+	waiting  int           // streams that wait for window, or for room, which they do not when all is sent
+	moved    bool          // DATA was appended since until was set
+}
+
+// hurry ends c when its windows have let nothing pass for patience and there is something to send.
+func (c *conn) hurry(patience time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pace.patience = patience
+	c.paceLocked(time.Now())
+}
+
+func (c *conn) paceLocked(now time.Time) {
+	c.pace.moved = c.pace.waiting == 0 // what begins to wait later has its own time
+	c.pace.until = now.Add(c.pace.patience)
+	c.armLocked(c.pace.until)
+}
+
+// stalledLocked reports whether the client has let nothing pass for the whole of its time.
+func (c *conn) stalledLocked(now time.Time) bool {
+	if c.pace.patience == 0 {
+		return false
+	}
+	if !due(c.pace.until, now) {
+		c.armLocked(c.pace.until)
+		return false
+	}
+	if c.pace.waiting > 0 && !c.pace.moved && !c.out.flushing && len(c.out.buf) == 0 {
+		return true
+	}
+	c.paceLocked(now)
+	return false
+}

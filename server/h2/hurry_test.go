@@ -1,0 +1,152 @@
+package h2_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"weir.dev/weir/server/h2"
+)
+
+// A client that takes nothing of its answer loses it when the server is in a hurry, one that takes little does not.
+func TestHurry(t *testing.T) {
+	const patience = 300 * time.Millisecond
+	get := func(t *testing.T, s *serving, hijack string) net.Conn {
+		c := tlsDial(t, s, "http/1.1")
+		if _, err := fmt.Fprintf(c, "GET /%s HTTP/1.1\r\nHost: example.com\r\n\r\n", hijack); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	tests := []struct {
+		name string
+		// ask asks for the answer, and returns what takes some of it.
+		ask func(t *testing.T, s *serving) (take func() error)
+	}{
+		{"http/1.1", func(t *testing.T, s *serving) func() error {
+			c := get(t, s, "")
+			return func() error { _, err := io.CopyN(io.Discard, c, 64<<10); return err }
+		}},
+		{"hijacked", func(t *testing.T, s *serving) func() error {
+			c := get(t, s, "hijack")
+			return func() error { _, err := io.CopyN(io.Discard, c, 64<<10); return err }
+		}},
+		{"socket", func(t *testing.T, s *serving) func() error {
+			p := newPeer(t, s)
+			p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+			p.must(p.framer.WriteWindowUpdate(0, 1<<30))
+			p.get(1, "/")
+			return func() error {
+				for range 4 {
+					if _, err := p.framer.ReadFrame(); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+		}},
+		{"window of the connection", func(t *testing.T, s *serving) func() error {
+			p := newPeer(t, s)
+			p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1<<31 - 1})
+			p.get(1, "/")
+			return func() error { return takeWindow(p, 0) }
+		}},
+		{"window of the stream", func(t *testing.T, s *serving) func() error {
+			p := newPeer(t, s)
+			p.hello()
+			p.must(p.framer.WriteWindowUpdate(0, 1<<30))
+			p.get(1, "/")
+			return func() error { return takeWindow(p, 1) }
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			stalled := make(chan struct{}, 1)
+			s := serve(t, ours, options{}, func(w http.ResponseWriter, r *http.Request) {
+				out := io.Writer(w)
+				if r.URL.Path == "/hijack" {
+					c, _, err := http.NewResponseController(w).Hijack()
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer c.Close()
+					out = c
+				}
+				timer := time.AfterFunc(patience, func() { stalled <- struct{}{} })
+				for piece := make([]byte, 32<<10); ; timer.Reset(patience) {
+					if _, err := out.Write(piece); err != nil {
+						ended <- err
+						return
+					}
+				}
+			})
+			take := tc.ask(t, s)
+			within(t, stalled, "a full socket")
+			h2.Hurry(s.listener, patience)
+			for end := time.Now().Add(4 * patience); time.Now().Before(end); {
+				if err := take(); err != nil {
+					t.Fatalf("while the client reads: %v", err)
+				}
+				<-time.After(patience / 6)
+			}
+			select {
+			case err := <-ended:
+				t.Fatalf("while the client reads: %v", err)
+			default:
+			}
+			if err := within(t, ended, "end of the answer"); err == nil {
+				t.Error("the answer ended without an error")
+			}
+		})
+	}
+	t.Run("to come", func(t *testing.T) {
+		s := serve(t, ours, options{}, echo)
+		h2.Hurry(s.listener, patience)
+		p := newPeer(t, s)
+		p.hello()
+		for id := uint32(1); id < 6; id += 2 {
+			p.get(id, "/")
+			if got := p.outcome(id); got != "200" {
+				t.Error(got)
+			}
+			<-time.After(2 * patience) // an idle one stays
+		}
+	})
+}
+
+// takeWindow gives a little window and reads what it brings.
+func takeWindow(p *peer, id uint32) error {
+	if err := p.framer.WriteWindowUpdate(id, 10); err != nil {
+		return err
+	}
+	for {
+		f, err := p.framer.ReadFrame()
+		if err != nil {
+			return err
+		}
+		if d, ok := f.(*http2.DataFrame); ok && len(d.Data()) <= 10 {
+			return nil
+		}
+	}
+}
+
+func tlsDial(t *testing.T, s *serving, protocol string) *tls.Conn {
+	t.Helper()
+	c, err := tls.Dial("tcp", s.address, &tls.Config{RootCAs: s.trust, NextProtos: []string{protocol}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
