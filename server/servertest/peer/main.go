@@ -97,8 +97,40 @@ func (b *binaries) build(ctx context.Context, servers, dir string) (err error) {
 	return tools.BuildWeir(ctx, b.weir)
 }
 
-// measure starts a server on fresh data, runs the scenarios and stops it.
-func measure(ctx context.Context, name string, b binaries, dir string, load load, only string, table *table) (err error) {
+// measure runs the scenarios on a server that it starts on fresh data, and those that want one on a fresh server each.
+func measure(ctx context.Context, name string, b binaries, dir string, load load, only string, table *table) error {
+	wanted := func(name string) bool {
+		return only == "" || strings.Contains(","+only+",", ","+name+",")
+	}
+	groups := [][]scenario{nil} // the first share a server
+	for _, sc := range scenarios() {
+		switch {
+		case !wanted(sc.name):
+		case sc.fresh:
+			groups = append(groups, []scenario{sc})
+		default:
+			groups[0] = append(groups[0], sc)
+		}
+	}
+	for i, group := range groups {
+		starts := i == 0 && wanted("start")
+		if len(group) == 0 && !starts {
+			continue
+		}
+		if err := serving(ctx, name, b, dir, func(s *running) error {
+			if starts {
+				table.add(name, result{scenario: "start", value: s.ready.Seconds() * 1e3})
+			}
+			return s.measure(ctx, name, load, group, table)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// serving calls do while a server runs, on fresh data.
+func serving(ctx context.Context, name string, b binaries, dir string, do func(*running) error) (err error) {
 	data, err := os.MkdirTemp(dir, "weir-peer-")
 	if err != nil {
 		return err
@@ -113,20 +145,16 @@ func measure(ctx context.Context, name string, b binaries, dir string, load load
 		return err
 	}
 	defer s.stop()
-	wanted := func(name string) bool {
-		return only == "" || strings.Contains(","+only+",", ","+name+",")
-	}
-	if wanted("start") {
-		table.add(name, result{scenario: "start", value: s.ready.Seconds() * 1e3})
-	}
+	return do(s)
+}
+
+// measure runs scenarios on a server, one after the other.
+func (s *running) measure(ctx context.Context, name string, load load, group []scenario, table *table) error {
 	c := newClient(s.url, s.token, s.ca)
 	if err := c.prepare(ctx); err != nil {
 		return err
 	}
-	for _, sc := range scenarios() {
-		if !wanted(sc.name) {
-			continue
-		}
+	for _, sc := range group {
 		r, err := sc.run(ctx, &bench{client: c, load: load, process: s.process, modules: s.modules})
 		if err != nil {
 			return fmt.Errorf("%s: %w", sc.name, err)
