@@ -89,7 +89,7 @@ func callPolicy(ctx context.Context, guest Guest, op abi.Op, r *policies.Review)
 	res, err := guest.Call(ctx, &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
 		Options: r.Request.Get("options").Document(), Params: r.Params.Document(), Namespace: r.NamespaceObject.Document(),
 		Budget: BudgetFrom(ctx)})
-	auditLookups(ctx, guest.Name(), op, res, err)
+	auditCall(ctx, guest.Name(), op, res, err)
 	if err == nil {
 		r.Spent.Add(policies.Cost{Used: res.Fuel})
 	}

@@ -138,7 +138,7 @@ func (l *ModuleLayer) call(ctx context.Context, op abi.Op, operation abi.Operati
 		return nil, err
 	}
 	res, err := l.guest.Call(ctx, &host.Call{Op: op, Meta: meta, Object: obj, OldObject: old, Budget: BudgetFrom(ctx)})
-	auditLookups(ctx, l.guest.Name(), op, res, err)
+	auditCall(ctx, l.guest.Name(), op, res, err)
 	if err != nil {
 		return nil, err
 	}

@@ -86,6 +86,18 @@ func BudgetFrom(ctx context.Context) *host.Budget {
 // maxLookupAnnotations bounds how many look-ups of a request are told in its audit event.
 const maxLookupAnnotations = 64
 
+// auditCall tells in the audit event of the request what a module looked up, and how it failed: the class of the failure,
+// by the hook.
+func auditCall(ctx context.Context, module string, op abi.Op, res *host.Result, err error) {
+	if !audit.AuditContextFrom(ctx).Enabled() {
+		return
+	}
+	if class, failed := host.ClassOf(err); failed {
+		audit.AddAuditAnnotation(ctx, module+".module.weir.dev/failure-"+op.String(), class.String())
+	}
+	auditLookups(ctx, module, op, res, err)
+}
+
 // auditLookups tells in the audit event of the request what a module looked up, and in which state: once, where a retry
 // looked up the same. err is the error of the call, whose look-ups count too.
 func auditLookups(ctx context.Context, module string, op abi.Op, res *host.Result, err error) {

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"k8s.io/apiserver/pkg/audit"
@@ -16,11 +17,21 @@ const (
 	maxAnnotationBytes = 10 << 10
 )
 
-// auditor collects the audit annotations of one request.
+// Keys of what bindings in shadow would have done: what they would have denied, the paths that they would have changed,
+// and where they would have failed to.
+const (
+	shadowAnnotation         = "shadow.policy.weir.dev/validation_failure"
+	shadowMutationAnnotation = "shadow.policy.weir.dev/mutation"
+	shadowMutatorAnnotation  = "shadow.policy.weir.dev/mutation_failure"
+)
+
+// auditor collects the audit annotations of one request: of its validating policies, or of its mutating ones.
 type auditor struct {
 	failures    []auditFailure
 	shadows     []auditFailure
 	annotations []auditAnnotation
+	// changes are what mutating policies in shadow would have done, refusals what they would have refused.
+	changes, refusals []auditMutation
 }
 
 // auditFailure is an item of failureAnnotation, spelled as upstream's.
@@ -44,8 +55,27 @@ func (x *auditor) failure(p *Policy, b *Binding, index int, message string) {
 	}
 }
 
-// shadowAnnotation is the key of what bindings in shadow would have denied.
-const shadowAnnotation = "shadow.policy.weir.dev/validation_failure"
+// auditMutation is an item of shadowMutationAnnotation, whose message has the paths, and of shadowMutatorAnnotation.
+type auditMutation struct {
+	Message string `json:"message"`
+	Policy  string `json:"policy"`
+	Binding string `json:"binding"`
+}
+
+// shadowMutation notes what a mutating policy in shadow would have done, or refused.
+func (x *auditor) shadowMutation(p *Policy, b *Binding, outcome, message string) {
+	list := &x.changes
+	if outcome == outcomeShadowDeny {
+		list = &x.refusals
+	}
+	m := auditMutation{Message: message, Policy: p.Name}
+	if b != nil {
+		m.Binding = b.Name
+	}
+	if len(*list) < maxAuditFailures && !slices.Contains(*list, m) { // it may run twice
+		*list = append(*list, m)
+	}
+}
 
 // shadow notes what a binding would have denied.
 func (x *auditor) shadow(p *Policy, b *Binding, message string) {
@@ -74,20 +104,26 @@ func (x *auditor) annotate(policy, key, value string) {
 	x.annotations = append(x.annotations, auditAnnotation{key: key, values: []string{value}})
 }
 
+// publish tells the audit event of a request, where there is one.
 func (x *auditor) publish(ctx context.Context) {
+	if !audit.AuditContextFrom(ctx).Enabled() {
+		return
+	}
 	for _, a := range x.annotations {
 		audit.AddAuditAnnotation(ctx, a.key, strings.Join(a.values, ", "))
 	}
-	for _, list := range []struct {
-		key      string
-		failures []auditFailure
-	}{{failureAnnotation, x.failures}, {shadowAnnotation, x.shadows}} {
-		if len(list.failures) == 0 {
-			continue
-		}
-		if text, err := json.Marshal(list.failures); err == nil {
-			audit.AddAuditAnnotation(ctx, list.key, string(text))
-		}
+	publishList(ctx, failureAnnotation, x.failures)
+	publishList(ctx, shadowAnnotation, x.shadows)
+	publishList(ctx, shadowMutationAnnotation, x.changes)
+	publishList(ctx, shadowMutatorAnnotation, x.refusals)
+}
+
+func publishList[T any](ctx context.Context, key string, list []T) {
+	if len(list) == 0 {
+		return
+	}
+	if text, err := json.Marshal(list); err == nil { // of strings and numbers, which marshal
+		audit.AddAuditAnnotation(ctx, key, string(text))
 	}
 }
 

@@ -31,6 +31,7 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 	if err := m.all(found.mutating); err != nil {
 		return err
 	}
+	m.audit.publish(ctx)
 	m.warnOverlaps()
 	if len(m.denials) > 0 {
 		return deny(a, m.denials)
@@ -42,6 +43,7 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 type mutation struct {
 	*evaluation
 	denials []denial
+	audit   auditor
 	// runs are the judgements that were made, in their order.
 	runs []mutatorRun
 	// step counts them; changedAt is the last that changed the object.
@@ -170,7 +172,7 @@ func (m *mutation) run(r *mutatorRun) error {
 		return m.failed(p, b, err, started)
 	}
 	if !b.enforces(m.attributes) {
-		m.observe(p, b, outcomeShadowMutate, strings.Join(changedPaths(nil, "", m.attributes.Object.Root(), back.Root()), ", "), started)
+		m.shadow(p, b, outcomeShadowMutate, strings.Join(changedPaths(nil, "", m.attributes.Object.Root(), back.Root()), ", "), started)
 		return nil
 	}
 	r.changed = true
@@ -232,7 +234,7 @@ func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) e
 	if errors.As(err, &refusal) {
 		for _, d := range refusal {
 			if !b.enforces(m.attributes) {
-				m.observe(p, b, outcomeShadowDeny, d.Message, started)
+				m.shadow(p, b, outcomeShadowDeny, d.Message, started)
 				break
 			}
 			m.observe(p, b, outcomeDeny, d.Message, started)
@@ -244,12 +246,18 @@ func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) e
 		return nil
 	}
 	if !b.enforces(m.attributes) {
-		m.observe(p, b, outcomeShadowDeny, err.Error(), started)
+		m.shadow(p, b, outcomeShadowDeny, err.Error(), started)
 		return nil
 	}
 	m.observe(p, b, outcomeError, err.Error(), started)
 	m.denials = append(m.denials, denial{policy: p, binding: b, message: err.Error(), reason: metav1.StatusReasonInvalid})
 	return nil
+}
+
+// shadow notes what a binding in shadow would have done.
+func (m *mutation) shadow(p *Policy, b *Binding, outcome, message string, started time.Time) {
+	m.observe(p, b, outcome, message, started)
+	m.audit.shadowMutation(p, b, outcome, message)
 }
 
 // misconfigured denies, as the failure policy says, by a policy or binding that cannot be used.
