@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"weir.dev/weir/abi"
@@ -30,6 +34,50 @@ func newGrants(capabilities []string) *grants {
 func (g *grants) set(capabilities []string) { g.list.Store(&capabilities) }
 
 func (g *grants) have(capability string) bool { return abi.Granted(*g.list.Load(), capability) }
+
+// revoked are the capabilities that what is in force asks for and was granted, and is not granted any more.
+func (m *loadedModule) revoked() []string {
+	return slices.DeleteFunc(slices.Clone(m.asked), m.grants.have)
+}
+
+// failing says which calls of what is in force fail since then, "" if none do.
+func (m *loadedModule) failing() string {
+	revoked := m.revoked()
+	if len(revoked) == 0 {
+		return ""
+	}
+	for i, c := range revoked {
+		revoked[i] = strconv.Quote(c)
+	}
+	return fmt.Sprintf("its calls that need %s fail", strings.Join(revoked, ", "))
+}
+
+// withoutGrantLocked has the condition of what calls a module and is in force say what that is not granted any more.
+func (l *Loader) withoutGrantLocked(ready *metav1.Condition, module string) {
+	s := l.modules[module]
+	if s == nil || s.inForce == nil || ready.Status != metav1.ConditionTrue {
+		return
+	}
+	if failing := s.inForce.failing(); failing != "" {
+		ready.Status, ready.Reason = metav1.ConditionFalse, reasonCapabilityNotGranted
+		ready.Message = bounded(fmt.Sprintf("this generation is in force, but module[%s] is not granted any more what it was: %s; to grant it again: %s",
+			module, failing, host.GrantLine(append(slices.Clone(*s.grants.list.Load()), s.inForce.revoked()...))))
+	}
+}
+
+// enqueueUsersLocked has the status of all that calls a module written.
+func (l *Loader) enqueueUsersLocked(module string) {
+	for _, s := range l.strategies {
+		if usesModule(s.object, module) {
+			l.enqueueStrategyStatus(s.object.Name)
+		}
+	}
+	for _, s := range l.policies.policies {
+		if s.weir != nil && s.weir.Spec.Wasm != nil && s.weir.Spec.Wasm.Module == module {
+			l.enqueuePolicyStatus(s.weir.Name)
+		}
+	}
+}
 
 type asksNothingKey struct{}
 

@@ -121,13 +121,21 @@ func TestCapabilities(t *testing.T) {
 	sees(t)
 
 	// What is taken away is gone at once, though the module stays in force until there is another.
-	waits(t, module("seer", second, grant("lookup:secrets")), `asks for "lookup:configmaps"`)
+	waits(t, module("seer", second, grant("lookup:secrets")), `stays in force, but its calls that need "lookup:configmaps" fail: `, `asks for "lookup:configmaps"`)
+	f.until(t, f.client.Resource(strategies), "configmaps", func(u *unstructured.Unstructured) bool {
+		c := condition(u, "Ready")
+		return c.Status == metav1.ConditionFalse && c.Reason == "CapabilityNotGranted" &&
+			strings.Contains(c.Message, `module[seer] is not granted any more what it was: its calls that need "lookup:configmaps" fail; to grant it again: spec.capabilities: ["lookup:secrets", "lookup:configmaps"]`)
+	})
 	if _, err := f.write(t, "x"); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "status 101") {
 		t.Errorf("a write without the grant: %v, want the errno of the look-up", err)
 	}
 
 	// With the Module goes all that it was granted, though strategies go on calling it.
 	f.ready(t, modules, module("seer", second, grant("lookup:*", "lookup:secrets")))
+	f.until(t, f.client.Resource(strategies), "configmaps", func(u *unstructured.Unstructured) bool {
+		return condition(u, "Ready").Status == metav1.ConditionTrue
+	})
 	sees(t)
 	if err := f.client.Resource(modules).Delete(t.Context(), "seer", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)

@@ -157,6 +157,7 @@ func (l *Loader) applyModuleLocked(obj *document.Document) {
 	}
 	s.object = object
 	s.grants.set(object.Spec.Capabilities)
+	l.enqueueUsersLocked(object.Name)
 	l.followSourceLocked(s)
 	l.startLoadLocked(s)
 }

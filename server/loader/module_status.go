@@ -110,7 +110,11 @@ func (l *Loader) moduleStatus(status *v1alpha1.ModuleStatus, s *moduleState) {
 		}
 	case p.err != nil && s.inForce != nil:
 		ready.Status, ready.Reason = metav1.ConditionFalse, reasonLastKnownGood
-		ready.Message = bounded(fmt.Sprintf("%s stays in force: %s", s.inForce.digest, strings.TrimPrefix(p.err.Error(), s.inForce.digest+": ")))
+		but := ""
+		if failing := s.inForce.failing(); failing != "" {
+			but = ", but " + failing
+		}
+		ready.Message = bounded(fmt.Sprintf("%s stays in force%s: %s", s.inForce.digest, but, strings.TrimPrefix(p.err.Error(), s.inForce.digest+": ")))
 	case p.err != nil:
 		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reasonRefused, status.LastError
 	}

@@ -224,6 +224,11 @@ func (l *Loader) strategyStatus(status *v1alpha1.StrategyStatus, s *strategyStat
 		ready.Status, ready.Reason = metav1.ConditionFalse, "ResourceNotServed"
 		ready.Message = fmt.Sprintf("no resource %s is served yet", target)
 	}
+	for _, layer := range s.object.Spec.Layers {
+		if layer.Module != nil {
+			l.withoutGrantLocked(&ready, layer.Module.Name)
+		}
+	}
 	setCondition(&status.Conditions, compiled, s.object.Generation, l.cfg.Clock.Now())
 	setCondition(&status.Conditions, ready, s.object.Generation, l.cfg.Clock.Now())
 }

@@ -57,6 +57,9 @@ func (l *Loader) policyStatus(status *v1alpha1.PolicyStatus, s *policyState) {
 		}
 	}
 	noParamKind(&ready, l.paramKindMissingLocked(s.weir.Spec.ParamKind))
+	if s.weir.Spec.Wasm != nil {
+		l.withoutGrantLocked(&ready, s.weir.Spec.Wasm.Module)
+	}
 	if l.cfg.SuspendPolicies {
 		status.InForce = 0
 		suspend(&ready)
