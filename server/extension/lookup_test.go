@@ -227,6 +227,8 @@ func TestLookupsAreAudited(t *testing.T) {
 		"fake.module.weir.dev/lookup-1": "validateCreate lookup:configmaps shop/limits: 1 item at resourceVersion 12",
 		"fake.module.weir.dev/lookup-2": "validateCreate lookup:configmaps shop/limits: 1 item at resourceVersion 13",
 		"fake.module.weir.dev/lookup-3": "validateDelete lookup:configmaps shop/limits: 1 item at resourceVersion 14",
+
+		"fake.module.weir.dev/failure-validateDelete": "trap",
 	}
 	if got := ac.GetEventAnnotations(); !maps.Equal(got, want) {
 		t.Errorf("annotations %q", got)
