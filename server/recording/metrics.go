@@ -34,13 +34,12 @@ func NewMetrics(reg prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// wrote counts what became of lines.
+// wrote counts the lines that were written.
 func (m *Metrics) wrote(t tally) {
 	if m != nil {
 		m.written.Add(float64(t.written))
 		m.bytes.Add(float64(t.bytes))
 	}
-	m.drop(droppedWrite, t.lost)
 }
 
 // drop counts requests that are not recorded.

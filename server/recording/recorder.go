@@ -36,9 +36,8 @@ type Recorder struct {
 	out            *file
 	queue          chan *entry
 	// queued are the bytes in queue.
-	queued atomic.Int64
-	// told is when an error was last told of. Run uses it.
-	told         time.Time
+	queued       atomic.Int64
+	losses       losses
 	drainTimeout time.Duration
 }
 
@@ -57,8 +56,10 @@ func New(cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{cfg: cfg, redact: groupResources(cfg.Redact), except: groupResources(cfg.Exclude), out: out,
-		queue: make(chan *entry, maxQueued), drainTimeout: drainTimeout}, nil
+	x := &Recorder{cfg: cfg, redact: groupResources(cfg.Redact), except: groupResources(cfg.Exclude), out: out,
+		queue: make(chan *entry, maxQueued), drainTimeout: drainTimeout}
+	x.losses.file = cfg.File
+	return x, nil
 }
 
 // Close closes the file.
@@ -180,7 +181,7 @@ func (x *Recorder) enqueue(e *entry, a *admission.Attributes) bool {
 	}
 	if x.queued.Add(e.size) > maxQueuedBytes {
 		x.queued.Add(-e.size)
-		x.cfg.Metrics.drop(droppedQueue, 1)
+		x.drop(droppedQueue, 1)
 		return false
 	}
 	select {
@@ -188,7 +189,7 @@ func (x *Recorder) enqueue(e *entry, a *admission.Attributes) bool {
 		return true
 	default:
 		x.queued.Add(-e.size)
-		x.cfg.Metrics.drop(droppedQueue, 1)
+		x.drop(droppedQueue, 1)
 		return false
 	}
 }
@@ -201,9 +202,6 @@ const namespaceTimeout = time.Second
 
 // drainTimeout bounds how long a server that ends waits until what is queued is written.
 const drainTimeout = 5 * time.Second
-
-// errorInterval is how often a disk that fails is told of.
-const errorInterval = time.Minute
 
 // Run writes what is recorded until ctx is done, then what is left and can be written in some seconds, and closes the file.
 func (x *Recorder) Run(ctx context.Context) {
@@ -220,6 +218,7 @@ func (x *Recorder) Run(ctx context.Context) {
 	}
 	x.drain(context.WithoutCancel(ctx))
 	x.note(x.out.close())
+	x.losses.end(x.cfg.Logger, time.Now())
 }
 
 // drain writes what is queued. What is left when its time is over is dropped.
@@ -234,7 +233,7 @@ func (x *Recorder) drain(ctx context.Context) {
 				continue
 			}
 			x.queued.Add(-e.size)
-			x.cfg.Metrics.drop(droppedEnd, 1)
+			x.drop(droppedEnd, 1)
 		default:
 			return
 		}
@@ -246,23 +245,25 @@ func (x *Recorder) write(ctx context.Context, e *entry) {
 	x.queued.Add(-e.size)
 	line, err := x.line(ctx, e)
 	if err != nil {
-		x.cfg.Metrics.drop(droppedWrite, 1)
+		x.drop(droppedWrite, 1)
 	} else {
 		err = x.out.write(line)
 	}
 	x.note(err)
 }
 
-// note counts what became of records, and tells of an error, though not of each.
+// drop counts requests that are not recorded.
+func (x *Recorder) drop(reason string, requests int) {
+	x.cfg.Metrics.drop(reason, requests)
+	x.losses.add(reason, requests)
+}
+
+// note counts what became of records, and tells of those that are lost, though not of each.
 func (x *Recorder) note(err error) {
-	x.cfg.Metrics.wrote(x.out.take())
-	if err == nil {
-		return
-	}
-	if now := time.Now(); now.Sub(x.told) >= errorInterval {
-		x.told = now
-		x.cfg.Logger.Error("admission requests cannot be recorded", "file", x.cfg.File, "error", err)
-	}
+	t := x.out.take()
+	x.cfg.Metrics.wrote(t)
+	x.drop(droppedWrite, t.lost)
+	x.losses.tell(x.cfg.Logger, time.Now(), err)
 }
 
 // line is a record as it is written.
