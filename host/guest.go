@@ -33,6 +33,7 @@ type guest struct {
 	scratch []byte               // of imports
 	paths   map[string]queryPath // parsed, as guests ask the same again
 	stack   [1]uint64
+	call    invocation // of the call that is running, of which nothing outlives it
 }
 
 // state is what a guest returns to after each call.
@@ -138,14 +139,14 @@ func (g *guest) attach(s *state) error {
 // reset makes a guest what was captured, whatever became of it. If it fails
 // the guest must be closed.
 func (g *guest) reset(s *state) error {
-	if int(g.memory.Size()) != s.image.Len() {
-		g.linear.ShrinkNext()
-		if _, ok := g.memory.Grow(1); !ok || int(g.memory.Size()) != s.image.Len() {
-			return errors.New("memory does not shrink")
-		}
-	}
-	if err := g.linear.Restore(); err != nil {
+	moved, err := g.linear.Restore()
+	if err != nil {
 		return err
+	}
+	if moved { // growing is how the engine asks for its memory
+		if _, ok := g.memory.Grow(1); !ok || int(g.memory.Size()) != s.image.Len() {
+			return errors.New("memory is not where it was put")
+		}
 	}
 	g.resetGlobals(s)
 	return nil

@@ -56,7 +56,9 @@ type invocation struct {
 	allowance int64 // how much of it does not count against the budget
 	used      int64 // not counting the slice that is running
 	granted   int64 // of the slice that is running
+	pending   int64 // charged by imports, and not yet taken from the slice
 	deadline  time.Time
+	at        time.Time // when it was made; zero once it has run
 	now       func() time.Time
 
 	trace   func(ImportCall)
@@ -105,17 +107,22 @@ func (c *invocation) grant() (int64, *stop) {
 	if err := c.Context.Err(); err != nil {
 		return 0, &stop{class: ClassDeadline, msg: fmt.Sprintf("stopped after %d units of fuel: %v", c.used, context.Cause(c.Context)), err: err}
 	}
-	if !c.deadline.IsZero() && !c.now().Before(c.deadline) {
+	at := c.at
+	if at.IsZero() {
+		at = c.now()
+	}
+	c.at = time.Time{}
+	if !c.deadline.IsZero() && !at.Before(c.deadline) {
 		return 0, &stop{class: ClassDeadline, msg: fmt.Sprintf("deadline exceeded after %d units of fuel", c.used), err: context.DeadlineExceeded}
 	}
 	c.granted = min(left, sliceFuel)
 	return c.granted, nil
 }
 
-// settle accounts for the slice of which left is left.
+// settle accounts for the slice of which left is in the guest's global.
 func (c *invocation) settle(left int64) {
-	spent := c.granted - left
-	c.granted = 0
+	spent := c.granted - left + c.pending
+	c.granted, c.pending = 0, 0
 	free := min(spent, max(0, c.allowance-c.used))
 	c.used += spent
 	if c.budget != nil {
@@ -138,21 +145,23 @@ func (c *invocation) refill(left int64) int64 {
 }
 
 // spent is all the fuel that was used, of the slice that is running too.
-func (c *invocation) spent() int64 { return c.used + c.granted - int64(c.guest.fuel.Get()) }
-
-// charge takes fuel for what an import does.
-func (c *invocation) charge(units int) {
-	f := c.guest.fuel
-	f.Set(uint64(int64(f.Get()) - int64(units)))
+func (c *invocation) spent() int64 {
+	return c.used + c.granted - int64(c.guest.fuel.Get()) + c.pending
 }
+
+// charge takes fuel for what an import does: test takes it from the slice.
+func (c *invocation) charge(units int) { c.pending += int64(units) }
 
 // test does after an import what a guest does in its loops: a guest may call
 // imports a million times in straight code, which tests nothing.
 func (c *invocation) test() {
 	f := c.guest.fuel
-	if left := int64(f.Get()); left < 0 {
-		f.Set(uint64(c.refill(left)))
+	left := int64(f.Get()) - c.pending
+	if left < 0 {
+		left = c.refill(left + c.pending)
 	}
+	c.pending = 0
+	f.Set(uint64(left))
 }
 
 // time is the guest's wall clock.

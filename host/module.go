@@ -269,9 +269,18 @@ func (m *Module) guestFromState(ctx context.Context) (*guest, error) {
 }
 
 func (m *Module) invocation(ctx context.Context, call *Call, settings *document.Document) *invocation {
+	c := &invocation{}
+	m.begin(c, ctx, call, m.artefact.host.config.Now())
+	c.setInputs(call, settings)
+	return c
+}
+
+// begin makes c an invocation without inputs, which is made at a time.
+func (m *Module) begin(c *invocation, ctx context.Context, call *Call, at time.Time) {
 	limits := m.config.Limits
 	allowance := limits.allowance(call)
-	c := &invocation{
+	*c = invocation{
+		at:        at,
 		Context:   ctx,
 		op:        call.Op,
 		budget:    call.Budget,
@@ -294,7 +303,7 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 	if m.state != nil {
 		c.elapsed = m.state.elapsed
 	}
-	c.deadline = c.now().Add(limits.Timeout)
+	c.deadline = at.Add(limits.Timeout)
 	if b := call.Budget; b != nil {
 		usual := m.artefact.host.config.Limits
 		if limits.Fuel > usual.Fuel {
@@ -304,8 +313,6 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 			c.deadline = b.deadline
 		}
 	}
-	c.setInputs(call, settings)
-	return c
 }
 
 // Call runs a hook in a guest. It waits while all guests are busy, until the
@@ -316,9 +323,10 @@ func (m *Module) Call(ctx context.Context, call *Call) (*Result, error) {
 		return nil, &Error{Module: m.config.Name, Op: call.Op, Class: ClassNotReady, Message: "the module is closed"}
 	}
 	defer m.Release()
-	start := time.Now()
-	res, err := m.call(ctx, call)
-	d := time.Since(start)
+	now := m.artefact.host.config.Now
+	start := now()
+	res, err := m.call(ctx, call, start)
+	d := now().Sub(start)
 	if err != nil {
 		err.Module, err.Op = m.config.Name, call.Op
 		m.artefact.host.metrics.called(m.config.Name, call.Op, err.Class, d, err.Fuel)
@@ -328,30 +336,43 @@ func (m *Module) Call(ctx context.Context, call *Call) (*Result, error) {
 	return res, nil
 }
 
-func (m *Module) call(ctx context.Context, call *Call) (*Result, *Error) {
+// lend takes a guest from the pool.
+func (m *Module) lend(ctx context.Context) (*guest, *Error) {
+	g, err := m.pool.Get(ctx)
+	if err == nil {
+		return g, nil
+	}
+	var e *Error
+	switch {
+	case errors.As(err, &e):
+		return nil, e
+	case ctx.Err() != nil:
+		return nil, &Error{Class: ClassDeadline, Message: "waiting for a guest: " + err.Error(), Err: err}
+	}
+	return nil, &Error{Class: ClassNotReady, Message: err.Error(), Err: err}
+}
+
+func (m *Module) call(ctx context.Context, call *Call, at time.Time) (*Result, *Error) {
 	if !m.Handles(call.Op) || call.Op == abi.OpConfigure {
 		return nil, &Error{Class: ClassABIMismatch, Message: "the module has no such hook"}
 	}
-	g, err := m.pool.Get(ctx)
-	if err != nil {
-		var e *Error
-		switch {
-		case errors.As(err, &e):
-			return nil, e
-		case ctx.Err() != nil:
-			return nil, &Error{Class: ClassDeadline, Message: "waiting for a guest: " + err.Error(), Err: err}
+	g, ok := m.pool.TryGet()
+	if !ok {
+		var err *Error
+		if g, err = m.lend(ctx); err != nil {
+			return nil, err
 		}
-		return nil, &Error{Class: ClassNotReady, Message: err.Error(), Err: err}
+		at = m.artefact.host.config.Now() // waiting does not count
 	}
-	c := m.invocation(ctx, call, m.settings)
+	c := &g.call
+	m.begin(c, ctx, call, at)
+	c.setInputs(call, m.settings)
 	status, ferr := g.enter(c, g.invoke, uint64(call.Op))
 	restored := -1
-	if m.state == nil || ferr != nil && ferr.Class == ClassDepth || g.reset(m.state) != nil {
-		// A stack that was enlarged stays with its guest.
-		m.pool.Discard(g)
-	} else {
+	// A stack that was enlarged stays with its guest.
+	discard := m.state == nil || ferr != nil && ferr.Class == ClassDepth || g.reset(m.state) != nil
+	if !discard {
 		restored = g.linear.Restored()
-		m.pool.Put(g)
 	}
 	var res *Result
 	if ferr == nil {
@@ -359,10 +380,16 @@ func (m *Module) call(ctx context.Context, call *Call) (*Result, *Error) {
 	}
 	if ferr != nil {
 		ferr.Lookups = c.look.found
-		return nil, ferr
+	} else {
+		res.Lookups, res.RestoredBytes = c.look.found, restored
 	}
-	res.Lookups, res.RestoredBytes = c.look.found, restored
-	return res, nil
+	*c = invocation{}
+	if discard {
+		m.pool.Discard(g)
+	} else {
+		m.pool.Put(g)
+	}
+	return res, ferr
 }
 
 // Acquire takes a reference. It is false once the module is closed.

@@ -21,9 +21,10 @@ func (c *invocation) result(status abi.Status, call *Call) (*Result, *Error) {
 	if c.refused != "" {
 		return bad("%s", c.refused)
 	}
-	var r abi.Result
+	r := &noResult
 	if out := c.output(abi.SlotResult); out.written {
-		if err := json.Unmarshal(out.data, &r); err != nil {
+		r = new(abi.Result)
+		if err := json.Unmarshal(out.data, r); err != nil {
 			return bad("result: %v", err)
 		}
 	}
@@ -85,6 +86,9 @@ func (c *invocation) result(status abi.Status, call *Call) (*Result, *Error) {
 	}
 	return res, nil
 }
+
+// noResult stands for a result that was not written. It is never written to.
+var noResult abi.Result
 
 // fieldErrorTypes is never written to.
 var fieldErrorTypes = abi.ErrorTypes()

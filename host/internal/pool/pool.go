@@ -4,6 +4,7 @@ package pool
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -11,27 +12,53 @@ import (
 var ErrClosed = errors.New("pool: closed")
 
 // Pool lends out at most a fixed number of items at a time, the one used
-// last first. It is safe for concurrent use.
+// last first. Who waits gets its turn in order. It is safe for concurrent use.
 type Pool[T any] struct {
-	make func(context.Context) (T, error)
-	free func(T)
-	// slots holds a token for every item that may be lent out.
-	slots chan struct{}
-	done  chan struct{} // closed by Close
+	make  func(context.Context) (T, error)
+	free  func(T)
+	limit int
 
-	mu     sync.Mutex
-	idle   []T  // guarded by mu
-	closed bool // guarded by mu
+	mu      sync.Mutex
+	idle    []T                // guarded by mu
+	lent    int                // guarded by mu
+	waiting []chan handOver[T] // guarded by mu; Invariant: empty unless lent == limit
+	closed  bool               // guarded by mu
+	drained chan struct{}      // closed when closed and nothing is lent
+}
+
+// handOver is what one who waits is given: an item, or leave to make one.
+type handOver[T any] struct {
+	item T
+	made bool
+	err  error
 }
 
 // New returns a pool of at most limit items, which newItem makes and free
 // disposes of.
 func New[T any](limit int, newItem func(context.Context) (T, error), free func(T)) *Pool[T] {
-	p := &Pool[T]{make: newItem, free: free, slots: make(chan struct{}, limit), done: make(chan struct{})}
-	for range limit {
-		p.slots <- struct{}{}
+	return &Pool[T]{make: newItem, free: free, limit: limit, drained: make(chan struct{})}
+}
+
+// takeLocked lends an idle item.
+func (p *Pool[T]) takeLocked() (item T, ok bool) {
+	n := len(p.idle)
+	if n == 0 || p.closed {
+		return item, false
 	}
-	return p
+	var zero T
+	item = p.idle[n-1]
+	p.idle[n-1] = zero
+	p.idle = p.idle[:n-1]
+	p.lent++
+	return item, true
+}
+
+// TryGet lends an idle item, if there is one and nobody waits.
+func (p *Pool[T]) TryGet() (T, bool) {
+	p.mu.Lock()
+	item, ok := p.takeLocked()
+	p.mu.Unlock()
+	return item, ok
 }
 
 // Get lends an item, waiting for one if all are out. Every item must come
@@ -39,57 +66,97 @@ func New[T any](limit int, newItem func(context.Context) (T, error), free func(T
 // making an item.
 func (p *Pool[T]) Get(ctx context.Context) (T, error) {
 	var zero T
-	select {
-	case <-p.slots:
-	default:
-		select {
-		case <-p.slots:
-		case <-p.done:
-			return zero, ErrClosed
-		case <-ctx.Done():
-			return zero, context.Cause(ctx)
-		}
-	}
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
-		p.slots <- struct{}{}
 		return zero, ErrClosed
 	}
-	if n := len(p.idle); n > 0 {
-		item := p.idle[n-1]
-		p.idle[n-1] = zero
-		p.idle = p.idle[:n-1]
+	if item, ok := p.takeLocked(); ok {
 		p.mu.Unlock()
 		return item, nil
 	}
+	if p.lent < p.limit {
+		p.lent++
+		p.mu.Unlock()
+		return p.newItem(ctx)
+	}
+	turn := make(chan handOver[T], 1)
+	p.waiting = append(p.waiting, turn)
 	p.mu.Unlock()
+	select {
+	case h := <-turn:
+		return p.takeOver(ctx, h)
+	case <-ctx.Done():
+	}
+	p.mu.Lock()
+	i := slices.Index(p.waiting, turn)
+	if i >= 0 {
+		p.waiting = slices.Delete(p.waiting, i, i+1)
+	}
+	p.mu.Unlock()
+	if i < 0 { // it was its turn meanwhile
+		if h := <-turn; h.err == nil {
+			if h.made {
+				p.Put(h.item)
+			} else {
+				p.giveBack(handOver[T]{})
+			}
+		}
+	}
+	return zero, context.Cause(ctx)
+}
+
+func (p *Pool[T]) takeOver(ctx context.Context, h handOver[T]) (T, error) {
+	if h.err != nil || h.made {
+		return h.item, h.err
+	}
+	return p.newItem(ctx)
+}
+
+// newItem makes an item that counts as lent already.
+func (p *Pool[T]) newItem(ctx context.Context) (T, error) {
 	item, err := p.make(ctx)
 	if err != nil {
-		p.slots <- struct{}{}
+		var zero T
+		p.giveBack(handOver[T]{})
 		return zero, err
 	}
 	return item, nil
 }
 
 // Put takes an item back.
-func (p *Pool[T]) Put(item T) {
-	p.mu.Lock()
-	closed := p.closed
-	if !closed {
-		p.idle = append(p.idle, item)
-	}
-	p.mu.Unlock()
-	if closed {
-		p.free(item)
-	}
-	p.slots <- struct{}{}
-}
+func (p *Pool[T]) Put(item T) { p.giveBack(handOver[T]{item: item, made: true}) }
 
 // Discard disposes of an item that was lent out.
 func (p *Pool[T]) Discard(item T) {
 	p.free(item)
-	p.slots <- struct{}{}
+	p.giveBack(handOver[T]{})
+}
+
+// giveBack hands what was lent to who waits longest.
+func (p *Pool[T]) giveBack(h handOver[T]) {
+	p.mu.Lock()
+	if len(p.waiting) > 0 {
+		p.waiting[0] <- h // it has room
+		p.waiting = slices.Delete(p.waiting, 0, 1)
+		p.mu.Unlock()
+		return
+	}
+	closed := p.closed
+	if h.made && !closed {
+		p.idle = append(p.idle, h.item)
+	}
+	if h.made && closed { // it counts until it is disposed of
+		p.mu.Unlock()
+		p.free(h.item)
+		p.mu.Lock()
+	}
+	p.lent--
+	last := p.closed && p.lent == 0
+	p.mu.Unlock()
+	if last {
+		close(p.drained)
+	}
 }
 
 // Idle is the number of items that are not lent out.
@@ -99,8 +166,8 @@ func (p *Pool[T]) Idle() int {
 	return len(p.idle)
 }
 
-// Close disposes of the idle items and waits until all others are back.
-// Further calls do nothing.
+// Close disposes of the idle items and waits until all others are back; who
+// waits for one gets ErrClosed. Further calls do nothing.
 func (p *Pool[T]) Close() {
 	p.mu.Lock()
 	if p.closed {
@@ -108,14 +175,16 @@ func (p *Pool[T]) Close() {
 		return
 	}
 	p.closed = true
-	idle := p.idle
-	p.idle = nil
+	idle, waiting, lent := p.idle, p.waiting, p.lent
+	p.idle, p.waiting = nil, nil
 	p.mu.Unlock()
-	close(p.done)
+	for _, turn := range waiting {
+		turn <- handOver[T]{err: ErrClosed}
+	}
 	for _, item := range idle {
 		p.free(item)
 	}
-	for range cap(p.slots) {
-		<-p.slots
+	if lent > 0 {
+		<-p.drained
 	}
 }

@@ -3,6 +3,8 @@ package pool
 import (
 	"context"
 	"errors"
+	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,5 +122,43 @@ func TestPoolHammer(t *testing.T) {
 	wg.Wait()
 	if alive.Load() != 0 {
 		t.Errorf("%d alive", alive.Load())
+	}
+}
+
+// Who waits is served before who comes later, and gives up its turn if its
+// context ends.
+func TestPoolServesInOrder(t *testing.T) {
+	p, alive := newPool(1)
+	a, _ := p.Get(t.Context())
+	if _, ok := p.TryGet(); ok {
+		t.Error("lent twice")
+	}
+	const n = 8
+	var order []int
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			item, err := p.Get(t.Context())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order = append(order, i) // the item is what guards it
+			p.Discard(item)
+		})
+		for waiting := 0; waiting <= i; runtime.Gosched() {
+			p.mu.Lock()
+			waiting = len(p.waiting)
+			p.mu.Unlock()
+		}
+	}
+	p.Put(a)
+	all.Wait()
+	if !slices.IsSorted(order) || len(order) != n {
+		t.Errorf("served in the order %v", order)
+	}
+	p.Close()
+	if alive.Load() != 0 {
+		t.Errorf("%d alive after Close", alive.Load())
 	}
 }

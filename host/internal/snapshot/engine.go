@@ -1,6 +1,9 @@
 package snapshot
 
-import "errors"
+import (
+	"bytes"
+	"errors"
+)
 
 var errSize = errors.New("snapshot: memory does not have the image's size")
 
@@ -47,6 +50,42 @@ type Image struct {
 	bytes []byte // Invariant: never written to after Capture
 	mode  Mode
 	file  imageFile
+	// contents are the parts that are not zero, in order.
+	contents []span
+}
+
+// span is a range of bytes.
+type span struct{ from, to int }
+
+// spanBytes is the least that is cleared or copied by itself.
+const spanBytes = 4 << 10
+
+// spans finds what is not zero.
+func spans(b []byte) []span {
+	var all []span
+	for from := 0; from < len(b); from += spanBytes {
+		to := min(from+spanBytes, len(b))
+		if bytes.Count(b[from:to], []byte{0}) == to-from {
+			continue
+		}
+		if n := len(all); n > 0 && all[n-1].to == from {
+			all[n-1].to = to
+		} else {
+			all = append(all, span{from, to})
+		}
+	}
+	return all
+}
+
+// writeTo makes b, which has the image's size, the image.
+func (img *Image) writeTo(b []byte) {
+	at := 0
+	for _, s := range img.contents {
+		clear(b[at:s.from])
+		copy(b[s.from:s.to], img.bytes[s.from:s.to])
+		at = s.to
+	}
+	clear(b[at:])
 }
 
 // Len is the image's size in bytes.
@@ -65,11 +104,12 @@ func (e *Engine) Capture(mem []byte) (*Image, error) {
 	if len(mem) == 0 {
 		img.mode = Copy
 	}
+	img.contents = spans(mem)
 	if img.mode != Copy && img.openFile(mem) == nil {
 		return img, nil
 	}
 	img.mode = Copy
-	img.bytes = append([]byte(nil), mem...)
+	img.bytes = bytes.Clone(mem)
 	return img, nil
 }
 

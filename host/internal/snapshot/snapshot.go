@@ -4,13 +4,17 @@
 // memory of one guest; attached to an image, it returns to it in Restore by
 // one of three ways:
 //
-//   - Copy copies the whole image. It works everywhere and is the fastest up
-//     to some 128 KiB.
+//   - Copy writes the whole image: it copies what has contents and clears what
+//     is zero. It works everywhere and is the fastest up to some 64 KiB.
 //   - Discard maps the image copy-on-write and drops written pages, which
 //     then fault in again.
 //   - Sticky maps the image copy-on-write too, asks the kernel which pages
 //     were written (PAGEMAP_SCAN, Linux 6.7) and copies those back, so that
-//     they need not fault again. The steady state takes no page fault.
+//     they need not fault again. The steady state takes no page fault. What
+//     the question costs does not depend on how many pages there are, so a
+//     memory that is restored often has several copies: Restore moves on to
+//     the next that is clean, and the kernel is asked about all at once when
+//     there is none.
 package snapshot
 
 // Mode is a way of restoring.
@@ -40,7 +44,7 @@ func (m Mode) String() string {
 }
 
 // CopyBytes is the size up to which Auto copies.
-const CopyBytes = 128 << 10
+const CopyBytes = 64 << 10
 
 const pageBytes = 64 << 10
 
@@ -49,40 +53,40 @@ const pageBytes = 64 << 10
 // use.
 type Memory interface {
 	// Reallocate returns the memory with a new size in bytes; new bytes are
-	// zero. It returns nil above the limit. After ShrinkNext it returns the
-	// memory at the image's size, whatever it is asked for.
+	// zero. It returns nil above the limit. After a Restore that moved the
+	// memory it returns it where it is now and at the image's size, whatever
+	// it is asked for.
 	Reallocate(size uint64) []byte
 	// Free gives the memory back.
 	Free()
 	// Attach makes the contents those of the image, whose size the memory
 	// must have, and remembers it for Restore.
 	Attach(img *Image) error
-	// ShrinkNext makes the next Reallocate shrink. The engine has no other
-	// way to make a memory smaller.
-	ShrinkNext()
-	// Restore makes the contents those of the image again. The memory must
-	// have the image's size. A guest whose Restore failed must not be used.
-	Restore() error
-	// Restored is how many bytes the last Restore wrote, or -1 if it left
-	// that to the system.
+	// Restore makes size and contents those of the image again. If it has
+	// moved the memory, or made it smaller, the engine has to be told by
+	// growing it: it has no other way to learn that. A guest whose Restore
+	// failed must not be used.
+	Restore() (moved bool, err error)
+	// Restored is how many bytes were written for the last Restore, or -1 if
+	// that was left to the system. Where several are made at once it is
+	// their average.
 	Restored() int
 }
 
 // heapMemory is a Memory on the Go heap that restores by copying.
 type heapMemory struct {
-	buf    []byte
-	limit  uint64
-	img    *Image
-	shrink bool
+	buf   []byte
+	limit uint64
+	img   *Image
+	moved bool
 }
 
 var _ Memory = (*heapMemory)(nil)
 
 // Reallocate implements Memory.
 func (m *heapMemory) Reallocate(size uint64) []byte {
-	if m.shrink {
-		m.shrink = false
-		m.buf = m.buf[:len(m.img.bytes)]
+	if m.moved {
+		m.moved = false
 		return m.buf
 	}
 	old := uint64(len(m.buf))
@@ -111,19 +115,19 @@ func (m *heapMemory) Attach(img *Image) error {
 		return errSize
 	}
 	m.img = img
-	return m.Restore()
+	img.writeTo(m.buf)
+	return nil
 }
 
-// ShrinkNext implements Memory.
-func (m *heapMemory) ShrinkNext() { m.shrink = true }
-
 // Restore implements Memory.
-func (m *heapMemory) Restore() error {
-	if m.img == nil || len(m.buf) != len(m.img.bytes) {
-		return errSize
+func (m *heapMemory) Restore() (bool, error) {
+	if m.img == nil || len(m.buf) < len(m.img.bytes) {
+		return false, errSize
 	}
-	copy(m.buf, m.img.bytes)
-	return nil
+	m.moved = len(m.buf) > len(m.img.bytes)
+	m.buf = m.buf[:len(m.img.bytes)]
+	m.img.writeTo(m.buf)
+	return m.moved, nil
 }
 
 // Restored implements Memory.

@@ -9,10 +9,23 @@ import (
 const page = 64 << 10
 
 func TestRestore(t *testing.T) {
-	for _, mode := range []Mode{Copy, Discard, Sticky} {
-		t.Run(mode.String(), func(t *testing.T) {
+	for _, tc := range []struct {
+		name    string
+		mode    Mode
+		watched bool
+	}{
+		{"copy", Copy, false},
+		{"discard", Discard, false},
+		{"sticky", Sticky, false},
+		{"sticky and watched", Sticky, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			mode := tc.mode
 			e := NewEngine(mode)
 			defer e.Close()
+			if !tc.watched {
+				e.sys.unwatch()
+			}
 			want := bytes.Repeat([]byte("weir"), 5*page/4)
 			img, err := e.Capture(want)
 			if err != nil {
@@ -40,16 +53,18 @@ func TestRestore(t *testing.T) {
 				t.Fatal("not the image")
 			}
 			rnd := rand.New(rand.NewPCG(1, 2))
-			for round := range 50 {
+			copies := 0
+			for round := range 4000 {
 				// Reads, sparse writes, sometimes all of it, sometimes growth.
 				_ = buf[rnd.IntN(len(buf))]
-				for range rnd.IntN(200) {
-					buf[rnd.IntN(len(buf))] ^= 0xff
+				for range rnd.IntN(50) {
+					buf[rnd.IntN(page/2)] ^= 0xff
 				}
-				if round%10 == 0 {
+				buf[rnd.IntN(len(buf))] ^= 0xff
+				if round%1300 == 0 {
 					clear(buf)
 				}
-				if round%3 == 0 {
+				if round < 30 && round%3 == 0 || round%700 == 699 {
 					buf = mem.Reallocate(uint64(6+rnd.IntN(10)) * page)
 					if buf == nil {
 						t.Fatal("does not grow")
@@ -58,14 +73,16 @@ func TestRestore(t *testing.T) {
 						t.Fatal("new memory is not zero")
 					}
 					buf[len(buf)-1], buf[5*page] = 1, 1
-					if mem.Restore() == nil {
-						t.Error("restored a memory of another size")
-					}
-					mem.ShrinkNext()
-					buf = mem.Reallocate(uint64(len(buf)) + page)
 				}
-				if err := mem.Restore(); err != nil {
+				moved, err := mem.Restore()
+				if err != nil {
 					t.Fatal(err)
+				}
+				if moved {
+					was := &buf[0]
+					if buf = mem.Reallocate(uint64(len(buf)) + page); &buf[0] != was {
+						copies++
+					}
 				}
 				if !bytes.Equal(buf, want) {
 					t.Fatalf("round %d: not restored", round)
@@ -73,6 +90,9 @@ func TestRestore(t *testing.T) {
 			}
 			if mem.Reallocate(limit+page) != nil {
 				t.Error("grew above its limit")
+			}
+			if mode == Sticky && e.sys.best() == Sticky && copies < 500 {
+				t.Errorf("moved to another copy %d times", copies)
 			}
 		})
 	}
@@ -108,7 +128,7 @@ func TestHeapMemory(t *testing.T) {
 	mem := NewHeapMemory(4 * page)
 	buf := mem.Reallocate(page)
 	buf[0] = 1
-	img := &Image{bytes: bytes.Clone(buf), mode: Copy}
+	img := &Image{bytes: bytes.Clone(buf), mode: Copy, contents: spans(buf)}
 	if err := mem.Attach(img); err != nil {
 		t.Fatal(err)
 	}
@@ -117,10 +137,12 @@ func TestHeapMemory(t *testing.T) {
 		t.Error("growth lost something")
 	}
 	buf[2*page], buf[0] = 5, 5
-	mem.ShrinkNext()
-	buf = mem.Reallocate(4 * page)
-	if err := mem.Restore(); err != nil || len(buf) != page || buf[0] != 1 {
-		t.Errorf("restored: %v, %d bytes", err, len(buf))
+	moved, err := mem.Restore()
+	if err != nil || !moved {
+		t.Errorf("restored: %v, moved: %v", err, moved)
+	}
+	if buf = mem.Reallocate(4 * page); len(buf) != page || buf[0] != 1 {
+		t.Errorf("restored: %d bytes", len(buf))
 	}
 	if buf = mem.Reallocate(3 * page); buf[2*page] != 0 {
 		t.Error("new memory is not zero")
@@ -175,8 +197,12 @@ func BenchmarkRestore(b *testing.B) {
 				for i := range 30 {
 					buf[i*100_000] = 1
 				}
-				if err := mem.Restore(); err != nil {
+				moved, err := mem.Restore()
+				if err != nil {
 					b.Fatal(err)
+				}
+				if moved {
+					buf = mem.Reallocate(0)
 				}
 			}
 		})

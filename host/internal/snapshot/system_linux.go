@@ -1,7 +1,7 @@
 package snapshot
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"runtime"
 	"unsafe"
@@ -12,6 +12,8 @@ import (
 // system is what the kernel offers.
 type system struct {
 	pagemap *os.File // nil if PAGEMAP_SCAN is not to be had
+	fd      uintptr  // of pagemap
+	watcher *watcher // nil if written pages cannot be marked
 	mode    Mode
 }
 
@@ -37,11 +39,12 @@ func (s *system) open() {
 	var pin runtime.Pinner // the kernel is given an address, so not on the stack
 	pin.Pin(&regions[0])
 	defer pin.Unpin()
-	if _, _, err := scan(f.Fd(), uintptr(page), uintptr(page)+uintptr(os.Getpagesize()), regions); err != nil {
+	if _, _, err := scan(f.Fd(), uintptr(page), uintptr(page)+uintptr(os.Getpagesize()), regions, false); err != nil {
 		_ = f.Close()
 		return
 	}
-	s.pagemap = f
+	s.pagemap, s.fd = f, f.Fd()
+	s.watcher = newWatcher()
 	s.mode = Sticky
 }
 
@@ -49,7 +52,7 @@ func (s *system) close() error {
 	if s.pagemap == nil {
 		return nil
 	}
-	return s.pagemap.Close()
+	return errors.Join(s.pagemap.Close(), s.watcher.close())
 }
 
 func (s *system) best() Mode { return s.mode }
@@ -69,17 +72,24 @@ func (img *Image) openFile(mem []byte) error {
 		_ = unix.Close(fd)
 		return err
 	}
-	for off := 0; off < len(mem); {
-		n, err := unix.Pwrite(fd, mem[off:], int64(off))
-		if err != nil {
-			return fail(err)
+	// What is zero stays a hole: pages that are not there are neither mapped
+	// around others, nor looked at to find those that were written.
+	if err := unix.Ftruncate(fd, int64(len(mem))); err != nil {
+		return fail(err)
+	}
+	for _, s := range img.contents {
+		for off := s.from; off < s.to; {
+			n, err := unix.Pwrite(fd, mem[off:s.to], int64(off))
+			if err != nil {
+				return fail(err)
+			}
+			off += n
 		}
-		off += n
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
 		return fail(err)
 	}
-	b, err := unix.Mmap(fd, 0, len(mem), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_POPULATE)
+	b, err := unix.Mmap(fd, 0, len(mem), unix.PROT_READ, unix.MAP_PRIVATE)
 	if err != nil {
 		return fail(err)
 	}
@@ -101,136 +111,6 @@ func (img *Image) closeFile() error {
 	return err
 }
 
-// mappedMemory reserves its limit of address space and never moves.
-type mappedMemory struct {
-	sys       *system
-	base      unsafe.Pointer
-	limit     uint64
-	size      uint64
-	committed uint64 // readable and writable from base
-	img       *Image
-	shrink    bool
-	regions   []pageRegion
-	restored  int // bytes
-}
-
-var _ Memory = (*mappedMemory)(nil)
-
-func (e *Engine) newMapped(limit uint64) (Memory, error) {
-	base, err := unix.MmapPtr(-1, 0, nil, uintptr(limit), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
-	if err != nil {
-		return nil, fmt.Errorf("snapshot: reserve %d bytes: %w", limit, err)
-	}
-	return &mappedMemory{sys: &e.sys, base: base, limit: limit}, nil
-}
-
-func (m *mappedMemory) slice(size uint64) []byte {
-	return unsafe.Slice((*byte)(m.base), m.limit)[:size:size]
-}
-
-// Reallocate implements Memory.
-func (m *mappedMemory) Reallocate(size uint64) []byte {
-	if m.shrink {
-		m.shrink = false
-		keep := uint64(m.img.Len())
-		if m.size > keep {
-			tail := unsafe.Slice((*byte)(m.base), m.limit)[keep:m.size]
-			if unix.Madvise(tail, unix.MADV_DONTNEED) != nil {
-				clear(tail)
-			}
-		}
-		m.size = keep
-		return m.slice(keep)
-	}
-	if size > m.limit || m.base == nil {
-		return nil
-	}
-	if size > m.committed {
-		if unix.Mprotect(unsafe.Slice((*byte)(m.base), m.limit)[m.committed:size], unix.PROT_READ|unix.PROT_WRITE) != nil {
-			return nil
-		}
-		m.committed = size
-	}
-	m.size = size
-	return m.slice(size)
-}
-
-// Free implements Memory.
-func (m *mappedMemory) Free() {
-	if m.base != nil {
-		_ = unix.MunmapPtr(m.base, uintptr(m.limit))
-		m.base, m.img = nil, nil
-	}
-}
-
-// Attach implements Memory.
-func (m *mappedMemory) Attach(img *Image) error {
-	if m.size != uint64(img.Len()) {
-		return errSize
-	}
-	m.img = img
-	if img.mode == Copy {
-		return m.Restore()
-	}
-	_, err := unix.MmapPtr(img.file.fd, 0, m.base, uintptr(img.Len()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED)
-	if err != nil {
-		return fmt.Errorf("snapshot: map image: %w", err)
-	}
-	return nil
-}
-
-// ShrinkNext implements Memory.
-func (m *mappedMemory) ShrinkNext() { m.shrink = true }
-
-// Restore implements Memory.
-func (m *mappedMemory) Restore() error {
-	if m.img == nil || m.size != uint64(m.img.Len()) {
-		return errSize
-	}
-	m.restored = int(m.size)
-	switch m.img.mode {
-	case Sticky:
-		return m.restoreWritten()
-	case Discard:
-		m.restored = -1
-		if err := unix.Madvise(m.slice(m.size), unix.MADV_DONTNEED); err != nil {
-			return fmt.Errorf("snapshot: drop pages: %w", err)
-		}
-		return nil
-	default:
-		copy(m.slice(m.size), m.img.bytes)
-		return nil
-	}
-}
-
-// Restored implements Memory.
-func (m *mappedMemory) Restored() int { return m.restored }
-
-// restoreWritten copies back the pages that are private to this mapping.
-func (m *mappedMemory) restoreWritten() error {
-	if m.regions == nil {
-		m.regions = make([]pageRegion, 64)
-	}
-	base := uintptr(m.base)
-	start, end := base, base+uintptr(m.size)
-	mem := m.slice(m.size)
-	m.restored = 0
-	for start < end {
-		n, next, err := scan(m.sys.pagemap.Fd(), start, end, m.regions)
-		if err != nil {
-			return fmt.Errorf("snapshot: scan pages: %w", err)
-		}
-		for _, r := range m.regions[:n] {
-			m.restored += copy(mem[r.start-uint64(base):r.end-uint64(base)], m.img.bytes[r.start-uint64(base):])
-		}
-		if next <= start {
-			return fmt.Errorf("snapshot: scan stopped at %d of %d bytes", start-base, m.size)
-		}
-		start = next
-	}
-	return nil
-}
-
 // pageRegion is struct page_region of linux/fs.h.
 type pageRegion struct{ start, end, categories uint64 }
 
@@ -242,14 +122,17 @@ type scanArg struct {
 
 const (
 	ioctlPagemapScan = 0xc0606610 // _IOWR('f', 16, struct pm_scan_arg)
+	pageIsWritten    = 1 << 1
 	pageIsFile       = 1 << 2
 	pageIsPresent    = 1 << 3
 	pageIsSwapped    = 1 << 4
 )
 
-// scan finds private pages in [start, end). It returns how many regions it
-// found and where it stopped. The regions must not be on the stack.
-func scan(pagemap, start, end uintptr, regions []pageRegion) (int, uintptr, error) {
+// scan finds private pages in [start, end), or written ones if these are
+// watched. It returns how many regions it
+// found and where it stopped. The regions must not be on the stack. It takes a
+// few microseconds, in which the scheduler need not be let in.
+func scan(pagemap, start, end uintptr, regions []pageRegion, watched bool) (int, uintptr, error) {
 	arg := scanArg{
 		size:     uint64(unsafe.Sizeof(scanArg{})),
 		start:    uint64(start),
@@ -261,8 +144,11 @@ func scan(pagemap, start, end uintptr, regions []pageRegion) (int, uintptr, erro
 		anyOf:    pageIsPresent | pageIsSwapped,
 		returned: pageIsPresent,
 	}
+	if watched { // exactly these: the kernel then looks at page tables only
+		arg.inverted, arg.anyOf, arg.mask, arg.returned = 0, 0, pageIsWritten, pageIsWritten
+	}
 	for {
-		n, _, errno := unix.Syscall(unix.SYS_IOCTL, pagemap, ioctlPagemapScan, uintptr(unsafe.Pointer(&arg)))
+		n, _, errno := unix.RawSyscall(unix.SYS_IOCTL, pagemap, ioctlPagemapScan, uintptr(unsafe.Pointer(&arg)))
 		switch errno {
 		case 0:
 			return int(n), uintptr(arg.walkEnd), nil

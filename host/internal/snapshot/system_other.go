@@ -7,6 +7,7 @@ type system struct{}
 func (*system) open()        {}
 func (*system) close() error { return nil }
 func (*system) best() Mode   { return Copy }
+func (*system) unwatch()     {}
 
 type imageFile struct{}
 
