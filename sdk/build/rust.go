@@ -63,6 +63,31 @@ func all(name string) []string {
 	return found
 }
 
+// remaps are flags by which the messages of panics do not tell where the crates
+// are: the same source makes the same module in every directory.
+func (t *rust) remaps(ctx context.Context, dir string) (string, error) {
+	out, err := run(ctx, dir, []string{"RUSTC=" + t.rustc}, t.cargo, "metadata", "--offline", "--format-version", "1", "--filter-platform", rustTarget)
+	if err != nil {
+		return "", err
+	}
+	var metadata struct {
+		Packages []struct {
+			Name     string `json:"name"`
+			Manifest string `json:"manifest_path"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(out, &metadata); err != nil {
+		return "", fmt.Errorf("build: cargo metadata: %w", err)
+	}
+	var flags strings.Builder
+	for _, p := range metadata.Packages {
+		if from := filepath.Dir(p.Manifest); !strings.ContainsAny(from, " \t=") { // cargo splits flags at spaces
+			fmt.Fprintf(&flags, " --remap-path-prefix=%s=/%s", from, p.Name)
+		}
+	}
+	return flags.String(), nil
+}
+
 // guestRust builds the crate of the directory, a cdylib.
 func guestRust(ctx context.Context, c Config) error {
 	tools, err := findRust(ctx)
@@ -73,7 +98,11 @@ func guestRust(ctx context.Context, c Config) error {
 	if !c.Debug {
 		args = append(args, "--release")
 	}
-	env := []string{"RUSTC=" + tools.rustc, "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=" + rustFlags}
+	remaps, err := tools.remaps(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	env := []string{"RUSTC=" + tools.rustc, "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=" + rustFlags + remaps}
 	out, err := run(ctx, c.Dir, env, tools.cargo, args...)
 	if err != nil {
 		return err
