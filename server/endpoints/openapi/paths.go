@@ -25,6 +25,8 @@ type operation struct {
 	bodyTypes []string
 	query     []parameter
 	created   bool
+	// refused says that the answer is 405.
+	refused bool
 }
 
 // parameter is one parameter of the query.
@@ -69,7 +71,11 @@ func pathsOf(r *rest.Resource, v *rest.Version, kind, list kindOf, defs definiti
 		add(path{base + "/" + r.Name, nil, []operation{listOperation(all, kind, list)}})
 	}
 	named := append(slices.Clone(parameters), "name")
-	add(path{collection + "/{name}", named, objectOperations(verbs, ids, kind, patchTypes(v, nil))})
+	operations := objectOperations(verbs, ids, kind, patchTypes(v, nil))
+	if slices.Contains(verbs, "create") && !slices.Contains(verbs, "patch") {
+		operations = append(operations, refusedPatch(ids, kind, patchTypes(v, nil)))
+	}
+	add(path{collection + "/{name}", named, operations})
 	for _, sub := range sortedSubresources(v) {
 		subIDs := ids
 		subIDs.suffix = title(sub.Name)
@@ -142,6 +148,16 @@ func objectOperations(verbs []string, ids identifier, kind kindOf, patchTypes []
 		}
 	}
 	return ops
+}
+
+// refusedPatch is the patch of what is created and not stored. kubectl looks at the patch of a kind for whether the server
+// validates fields; where it finds none, as in kube-apiserver, it wants to list the CustomResourceDefinitions, which few
+// users may.
+func refusedPatch(ids identifier, kind kindOf, patchTypes []string) operation {
+	return operation{
+		method: "patch", action: "patch", id: ids.of("patch"), kind: kind, bodyTypes: patchTypes, query: writeParameters(), refused: true,
+		description: "not allowed: a " + kind.Kind + " is answered and not stored; clients look here for the parameters of a write",
+	}
 }
 
 func patchTypes(v *rest.Version, sub *rest.Subresource) []string {

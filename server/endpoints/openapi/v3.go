@@ -116,9 +116,15 @@ func (o operation) v3() object {
 		}
 		return r
 	}
-	responses := object{"200": response("OK"), "401": object{"description": "Unauthorized"}}
-	if o.created || o.method == "put" || o.method == "patch" {
+	responses := object{"401": object{"description": "Unauthorized"}}
+	switch {
+	case o.refused:
+		responses["405"] = object{"description": "Method Not Allowed"}
+	case o.created, o.method == "put", o.method == "patch":
 		responses["201"] = response("Created")
+		fallthrough
+	default:
+		responses["200"] = response("OK")
 	}
 	out["responses"] = responses
 	return out
