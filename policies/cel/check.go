@@ -47,7 +47,8 @@ func NewObjectType(name string, definitions map[string][]byte) (*ObjectType, err
 }
 
 // Check says of each expression of a source what is wrong with it where object and oldObject, and params, are of known
-// types, in cel-go's words with a caret; "": nothing. What the expressions must evaluate to does not matter.
+// types, in cel-go's words with a caret; "": nothing. What the expressions must evaluate to matters for mutations alone:
+// what an apply configuration sets has to be a field of object, of its type.
 //
 // It is upstream's type checking (k8s.io/apiserver/pkg/admission/plugin/policy/validating): a variable that is wrong is
 // dyn to those that use it.
@@ -69,9 +70,23 @@ func (e *Engine) Check(src *policies.Source, object, params *ObjectType) ([]stri
 		}
 		c.vars.index[v.Name], c.vars.types[v.Name] = i, t
 	}
+	var mutating *celgo.Env
 	out := make([]string, len(src.Expressions))
 	for i := range src.Expressions {
-		if _, issues := env.Compile(src.Expressions[i].Text); issues.Err() != nil {
+		x, env := &src.Expressions[i], env
+		if x.Want == policies.ApplyConfiguration || x.Want == policies.JSONPatch {
+			if mutating == nil {
+				if mutating, err = e.mutating.Extend(opts...); err != nil {
+					return nil, fmt.Errorf("cel environment for mutations: %w", err)
+				}
+			}
+			env = mutating
+		}
+		checked, issues := env.Compile(x.Text)
+		if issues.Err() == nil && x.Want == policies.ApplyConfiguration && object != nil {
+			issues = checkConfiguration(checked, object)
+		}
+		if issues.Err() != nil {
 			out[i] = issues.String()
 		}
 	}

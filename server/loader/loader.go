@@ -178,6 +178,7 @@ func New(cfg Config) (*Loader, error) {
 		policies:   newPolicySet(policies.Engines{Conditions: cfg.Conditions, Rules: cfg.Engine}),
 		seen:       seen{policies: map[schema.GroupResource]bool{}},
 	}
+	l.policies.now = cfg.Clock.Now
 	for _, d := range cfg.Definitions {
 		r, err := cfg.Builder.Build(d, false, nil)
 		if err != nil {

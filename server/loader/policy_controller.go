@@ -58,9 +58,9 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 		changed, err = h.policies.apply(h.resource, obj)
 	}
 	switch h.resource {
-	case validatingPolicies:
+	case validatingPolicies, mutatingPolicies:
 		if observed, _ := obj.Get("status", "observedGeneration").Int(); changed || observed != rest.MetaOf(obj).Generation() {
-			h.enqueueTypeCheck(rest.MetaOf(obj).Name())
+			h.enqueueTypeCheck(h.resource, rest.MetaOf(obj).Name())
 		}
 	case weirBindings:
 		if changed {

@@ -63,9 +63,21 @@ func policiesOf(bindings schema.GroupResource) schema.GroupResource {
 	return validatingPolicies
 }
 
+// policyResourceOfKind is the resource that holds the policies of a kind.
+func policyResourceOfKind(kind string) schema.GroupResource {
+	switch kind {
+	case "MutatingAdmissionPolicy":
+		return mutatingPolicies
+	case "Policy":
+		return weirPolicies
+	}
+	return validatingPolicies
+}
+
 // policySet is what the Loader knows of policies and their bindings. Loader.mu guards it.
 type policySet struct {
 	engines  policies.Engines
+	now      func() time.Time // nil: nothing is counted
 	policies map[policyKey]*policyState
 	bindings map[policyKey]*bindingState
 }
@@ -94,6 +106,11 @@ type policyState struct {
 	groups []string
 	// erred is when err was found.
 	erred time.Time
+	// tally counts what a policy of admissionregistration.k8s.io did since a time, and told how much of it was told.
+	// Of a Policy its bindings count.
+	tally *policy.Tally
+	since time.Time
+	told  int64
 }
 
 // bindingState is one binding.
@@ -121,14 +138,16 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 			return false, fmt.Errorf("stored policy cannot be read: %w", err)
 		}
 		changed, err := s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
-		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from)
+		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
 		return changed, err
 	case mutatingPolicies:
 		from := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored policy cannot be read: %w", err)
 		}
-		return s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
+		changed, err := s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
+		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
+		return changed, err
 	case validatingBindings:
 		from := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
@@ -155,6 +174,9 @@ func (s *policySet) applyPolicy(key policyKey, uid types.UID, generation int64, 
 		s.policies[key] = state
 	}
 	state.generation = generation
+	if s.now != nil {
+		state.tally, state.since, state.told = policy.NewTally(policy.Counts{}), s.now(), 0
+	}
 	next, err := compile()
 	state.err = err
 	// What was in force and works is not replaced by what does not.
@@ -226,7 +248,7 @@ func (s *policySet) inForce() []*policy.Policy {
 		for _, part := range []*policy.Policy{state.inForce, state.mutating} {
 			if part != nil {
 				p := *part
-				p.Bindings = bindings
+				p.Bindings, p.Tally = bindings, state.tally
 				list = append(list, &p)
 			}
 		}

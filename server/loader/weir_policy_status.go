@@ -107,6 +107,7 @@ func (l *Loader) enqueueBindingsOfLocked(policy string) {
 func (l *Loader) enqueueTallies() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.enqueueCountsLocked()
 	for key, b := range l.policies.bindings {
 		if b.binding.Tally == nil {
 			continue

@@ -98,7 +98,7 @@ func (l *linter) expressions(kind string, obj *document.Document) {
 	if err != nil {
 		return
 	}
-	l.types(kind, obj, t)
+	l.types(obj, t)
 	if kind == "Policy" {
 		return
 	}

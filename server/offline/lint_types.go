@@ -23,31 +23,26 @@ type mistyped struct {
 	kinds []string
 }
 
-// types compares the expressions of a policy with the kinds that it concerns, as the server does for the status of a
-// ValidatingAdmissionPolicy, and variables and match conditions too. What all kinds lack is an error.
-func (l *linter) types(kind string, obj *document.Document, t *texts) {
+// types compares the expressions of a policy with the kinds that it concerns, as the server does for its status. What all
+// kinds lack is an error.
+func (l *linter) types(obj *document.Document, t *texts) {
 	if l.cfg.Types == nil {
 		return
 	}
-	spec := &admissionregistrationv1.ValidatingAdmissionPolicySpec{}
-	if constraints := obj.Get("spec", "matchConstraints"); constraints.Exists() {
-		if json.Unmarshal(constraints.Raw(), &spec.MatchConstraints) != nil {
+	var constraints *admissionregistrationv1.MatchResources
+	if from := obj.Get("spec", "matchConstraints"); from.Exists() {
+		if json.Unmarshal(from.Raw(), &constraints) != nil {
 			return
 		}
 	}
-	for _, v := range t.variables {
-		spec.Variables = append(spec.Variables, admissionregistrationv1.Variable{Name: v.Name, Expression: v.Expression})
-	}
-	src := policy.CheckedSource(spec)
+	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Admission: true, Variables: policies.VariablesOf("spec.variables", t.variables)}
 	for _, c := range policies.VariablesOf("spec.matchConditions", t.conditions) {
 		src.Expressions = append(src.Expressions, c.Expression)
 	}
 	for _, v := range src.Variables {
 		src.Expressions = append(src.Expressions, v.Expression)
 	}
-	if kind == "ValidatingAdmissionPolicy" {
-		src.Expressions = append(append(src.Expressions, t.judging...), t.others...)
-	}
+	src.Expressions = append(append(src.Expressions, t.judging...), t.others...)
 	catalog := &catalog{resources: l.set.resources}
 	var params rest.OpenAPISource
 	if kind := obj.Get("spec", "paramKind"); kind.Exists() {
@@ -55,7 +50,7 @@ func (l *linter) types(kind string, obj *document.Document, t *texts) {
 	}
 	checked := 0
 	found := make([][]mistyped, len(src.Expressions))
-	for _, kind := range policy.CheckedKinds(catalog, spec) {
+	for _, kind := range policy.CheckedKinds(catalog, constraints) {
 		object := policy.SchemaOf(catalog, kind)
 		if object == nil {
 			continue

@@ -279,10 +279,11 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		e.observer.judged(Judgement{Policy: p, Binding: b, Outcome: outcome, Message: message, Cost: e.spent})
 		e.spent = policies.Cost{}
 	}
+	if message != "" && quotesSecrets(p, e.attributes) {
+		message = secretText
+	}
+	p.Tally.note(counted, took, message, e.attributes, e.now)
 	if b != nil {
-		if quotesSecrets(p, e.attributes) {
-			message = secretText
-		}
 		b.Tally.note(counted, took, message, e.attributes, e.now)
 	}
 }

@@ -29,6 +29,8 @@ type Policy struct {
 	Reinvoke bool
 	// Bindings that put it in force, in the order of their names.
 	Bindings []*Binding
+	// Tally counts what the policy did by all bindings together; nil: nobody does.
+	Tally *Tally
 	// series are its metrics, from when it is in an index.
 	series *series
 }

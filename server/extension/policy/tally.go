@@ -52,6 +52,13 @@ type Sample struct {
 	Message                                           string
 }
 
+// Total is the number of judgements that were counted.
+func (t *Tally) Total() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.counts.Total()
+}
+
 // note counts a judgement.
 func (t *Tally) note(outcome string, took time.Duration, message string, a *admission.Attributes, now time.Time) {
 	if t == nil {

@@ -15,30 +15,61 @@ import (
 // maxTypesToCheck bounds the kinds that a policy is checked against, as upstream.
 const maxTypesToCheck = 10
 
-// CheckedSource has the expressions of a policy that are checked against the kinds it concerns: validations and their
-// messages, as upstream.
+// CheckedSource has the expressions of a ValidatingAdmissionPolicy that are checked against the kinds it concerns:
+// validations and their messages, as upstream, and then all others.
 func CheckedSource(spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) *policies.Source {
-	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Admission: true, Variables: policies.VariablesOf("spec.variables", variableTexts(spec.Variables))}
+	var list []policies.Expression
 	for i := range spec.Validations {
 		at := fmt.Sprintf("spec.validations[%d]", i)
-		src.Expressions = append(src.Expressions, policies.Expression{Path: at + ".expression", Text: spec.Validations[i].Expression})
+		list = append(list, policies.Expression{Path: at + ".expression", Text: spec.Validations[i].Expression})
 		if text := spec.Validations[i].MessageExpression; text != "" {
-			src.Expressions = append(src.Expressions, policies.Expression{Path: at + ".messageExpression", Text: text})
+			list = append(list, policies.Expression{Path: at + ".messageExpression", Text: text})
 		}
+	}
+	src := checkedSource(list, spec.MatchConditions, spec.Variables)
+	for i := range spec.AuditAnnotations {
+		src.Expressions = append(src.Expressions, policies.Expression{Path: fmt.Sprintf("spec.auditAnnotations[%d].valueExpression", i), Text: spec.AuditAnnotations[i].ValueExpression})
+	}
+	return src
+}
+
+// CheckedMutations has those of a MutatingAdmissionPolicy. Upstream checks none of them.
+func CheckedMutations(spec *admissionregistrationv1.MutatingAdmissionPolicySpec) *policies.Source {
+	var list []policies.Expression
+	for i, m := range spec.Mutations {
+		at := fmt.Sprintf("spec.mutations[%d]", i)
+		if m.ApplyConfiguration != nil {
+			list = append(list, policies.Expression{Path: at + ".applyConfiguration.expression", Text: m.ApplyConfiguration.Expression, Want: policies.ApplyConfiguration})
+		}
+		if m.JSONPatch != nil {
+			list = append(list, policies.Expression{Path: at + ".jsonPatch.expression", Text: m.JSONPatch.Expression, Want: policies.JSONPatch})
+		}
+	}
+	return checkedSource(list, spec.MatchConditions, spec.Variables)
+}
+
+// checkedSource adds match conditions and variables. A variable that is wrong is dyn to the others.
+func checkedSource(list []policies.Expression, conditions []admissionregistrationv1.MatchCondition, variables []admissionregistrationv1.Variable) *policies.Source {
+	src := &policies.Source{Inputs: policies.Inputs(), Authorizer: true, Admission: true, Variables: policies.VariablesOf("spec.variables", variableTexts(variables)), Expressions: list}
+	for _, c := range policies.VariablesOf("spec.matchConditions", ConditionTexts(conditions)) {
+		src.Expressions = append(src.Expressions, c.Expression)
+	}
+	for _, v := range src.Variables {
+		src.Expressions = append(src.Expressions, v.Expression)
 	}
 	return src
 }
 
 // CheckedKinds are the kinds that the expressions of a policy are checked against, in their order: those that its rules
 // name without a wildcard, where they are served. The first ten of a rule end the search, as upstream.
-func CheckedKinds(catalog rest.Catalog, spec *admissionregistrationv1.ValidatingAdmissionPolicySpec) []schema.GroupVersionKind {
-	if spec.MatchConstraints == nil {
+func CheckedKinds(catalog rest.Catalog, constraints *admissionregistrationv1.MatchResources) []schema.GroupVersionKind {
+	if constraints == nil {
 		return nil
 	}
 	var kinds []schema.GroupVersionKind
-	for i := range spec.MatchConstraints.ResourceRules {
+	for i := range constraints.ResourceRules {
 		count := 0
-		for _, gvr := range checkedResources(&spec.MatchConstraints.ResourceRules[i].Rule) {
+		for _, gvr := range checkedResources(&constraints.ResourceRules[i].Rule) {
 			r := catalog.Resource(gvr.Group, gvr.Resource)
 			if r == nil || r.Version(gvr.Version) == nil {
 				continue

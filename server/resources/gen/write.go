@@ -47,6 +47,7 @@ func writeSchemas(out string, dump map[string]any) error {
 				return fmt.Errorf("definition %s: not an object", name)
 			}
 			addGroupVersionKinds(schema, s, name)
+			addStatus(schema, name)
 			if err := appendLine(&buf, i == 0, name, schema); err != nil {
 				return err
 			}
@@ -110,6 +111,24 @@ func appendLine(buf *bytes.Buffer, first bool, name string, schema map[string]an
 	}
 	buf.Truncate(buf.Len() - 1) // Encode's line feed
 	return nil
+}
+
+// addStatus gives MutatingAdmissionPolicy the status that ValidatingAdmissionPolicy has. Upstream's has none, so that
+// nobody can see whether one is in force and fits what it changes; its clients pass over fields that they do not know.
+func addStatus(schema map[string]any, name string) {
+	of, ok := strings.CutSuffix(name, ".MutatingAdmissionPolicy")
+	props, isObject := schema["properties"].(map[string]any)
+	if !ok || !isObject || !strings.HasPrefix(name, "io.k8s.api.admissionregistration.v1") || props["spec"] == nil {
+		return
+	}
+	if _, there := props["status"]; there {
+		return
+	}
+	props["status"] = map[string]any{
+		"allOf":       []any{map[string]any{"$ref": refPrefix + of + ".ValidatingAdmissionPolicyStatus"}},
+		"default":     map[string]any{},
+		"description": "status of the MutatingAdmissionPolicy: whether it is in force, warnings that its expressions may not fit what they change, and what it did. Weir's own; populated by the system, read-only.",
+	}
 }
 
 // addGroupVersionKinds marks a kind with its group, version and kind, as
