@@ -32,6 +32,7 @@ type CELLayer struct {
 	hooks       rest.HookSet
 	program     policies.Program
 	defaults    []defaultRule
+	normalize   []mutation
 	onCreate    []mutation
 	onUpdate    []mutation
 	validations []validation
@@ -99,6 +100,9 @@ func newCELLayer(engine policies.Engine, rules *v1alpha1.CELLayer, b celBuilder)
 			Name:       v.Name,
 			Expression: policies.Expression{Path: b.at("variables", i, "expression"), Text: v.Expression},
 		})
+	}
+	for i := range rules.Normalize {
+		b.layer.normalize = append(b.layer.normalize, b.mutation("normalize", i, &rules.Normalize[i]))
 	}
 	for i := range rules.Defaults {
 		b.addDefault(i, &rules.Defaults[i])
@@ -276,7 +280,7 @@ func (b *celBuilder) finish(rules *v1alpha1.CELLayer) {
 		}
 		l.hooks |= rest.HookSet(rest.HookValidateUpdate)
 	}
-	if len(rules.Defaults) > 0 {
+	if len(rules.Normalize) > 0 || len(rules.Defaults) > 0 {
 		l.hooks |= rest.HookSet(rest.HookDefault)
 	}
 	if len(rules.PrepareForCreate) > 0 {

@@ -14,8 +14,9 @@ import (
 
 // Default implements rest.Hooks.
 func (l *CELLayer) Default(ctx context.Context, obj *document.Document) (*document.Document, error) {
-	if len(l.defaults) == 0 {
-		return obj, nil
+	obj, err := l.mutate(ctx, l.normalize, obj, nil)
+	if err != nil || len(l.defaults) == 0 {
+		return obj, err
 	}
 	var (
 		run  = l.begin(obj, nil)

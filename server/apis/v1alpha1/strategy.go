@@ -51,6 +51,10 @@ type ModuleLayer struct {
 type CELLayer struct {
 	// Variables are expressions with names, for those below.
 	Variables []Variable `json:"variables,omitempty"`
+	// Normalize changes an object as it is read of a request, before its defaults, and so before it is noted who
+	// manages which field and before policies judge it: for a field that stands for another, as the stringData of a
+	// Secret does. It must change nothing of what it has made.
+	Normalize []Mutation `json:"normalize,omitempty"`
 	// Defaults fill in what is absent.
 	Defaults []DefaultRule `json:"defaults,omitempty"`
 	// PrepareForCreate changes a new object before it is validated.
