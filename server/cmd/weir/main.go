@@ -45,11 +45,19 @@ func exactArgs(n int) cobra.PositionalArgs {
 
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "A Kubernetes-style API server whose strategies, defaulting and admission are data",
+		Use:   "weir",
+		Short: "A Kubernetes-style API server whose strategies, defaulting and admission are data",
+		Long: `A Kubernetes-style API server whose strategies, defaulting and admission are data.
+
+It exits with 0 when all is well, with 1 when what it was to judge or try is refused,
+fails or differs, and with 2 when it could not do what it was told.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand())
+	root.Version = versionText()
+	root.SetVersionTemplate("{{.Version}}")
+	root.SetFlagErrorFunc(flagError)
+	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand(), versionCommand())
+	completeFlags(root)
 	return root
 }

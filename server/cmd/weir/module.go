@@ -22,7 +22,7 @@ func moduleCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "module",
 		Short: "Write, build, test, run and publish WebAssembly modules, without a server",
-		Args:  cobra.NoArgs,
+		Args:  onlySubcommands,
 		RunE:  func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(moduleInitCommand(), moduleBuildCommand(), moduleInspectCommand(),

@@ -26,7 +26,7 @@ func newPolicyCommand() *cobra.Command {
 		Long: `Test, lint, measure and replay admission policies before they are in force:
 ValidatingAdmissionPolicy, MutatingAdmissionPolicy and Policy, with their bindings.
 They are judged by the code of the server, without one running.`,
-		Args: cobra.NoArgs,
+		Args: onlySubcommands,
 		RunE: func(command *cobra.Command, _ []string) error { return command.Help() },
 	}
 	command.AddCommand(policyTestCommand(), policyLintCommand(), policyBenchCommand(), policyReplayCommand(), policyImpactCommand())
