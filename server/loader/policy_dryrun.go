@@ -1,8 +1,10 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,18 +87,17 @@ func (x *Impact) Tell(ctx context.Context, obj *document.Document) {
 // impactWarnings spells an answer for people.
 func impactWarnings(status *v1alpha1.PolicyImpactStatus, found []*v1alpha1.PolicyImpactFinding) []string {
 	var out []string
-	for i := range status.Resources {
+	for i, r := range byEffect(status.Resources) {
 		if i == dryRunResources {
 			out = append(out, fmt.Sprintf("impact: and %d more resources", len(status.Resources)-i))
 			break
 		}
-		r := &status.Resources[i]
 		if r.NotCounted != "" {
 			out = append(out, "impact: not counted: "+r.NotCounted)
 			continue
 		}
 		text := fmt.Sprintf("impact: would %s of %s %s", deeds(r), thousands(r.Objects), r.Resource)
-		if !status.Complete && i == len(status.Resources)-1 {
+		if !status.Complete && r == &status.Resources[len(status.Resources)-1] {
 			text += " that were looked at, not all: " + status.Reason
 		}
 		names := 0
@@ -123,6 +124,28 @@ func impactWarnings(status *v1alpha1.PolicyImpactStatus, found []*v1alpha1.Polic
 	for _, note := range status.Notes {
 		out = append(out, "impact: "+note)
 	}
+	if slices.ContainsFunc(status.Notes, func(note string) bool { return strings.HasSuffix(note, nothingCounted) }) {
+		out = append(out, "impact: a dry run of a file asks of each object by itself: apply what the others need first, or count all of the file by `weir policy impact -f FILE`")
+	}
+	return out
+}
+
+// byEffect has the resources first of which the most would be refused, then those that anything would become of, then
+// those that were not counted.
+func byEffect(resources []v1alpha1.PolicyImpactResource) []*v1alpha1.PolicyImpactResource {
+	out := make([]*v1alpha1.PolicyImpactResource, len(resources))
+	for i := range resources {
+		out[i] = &resources[i]
+	}
+	slices.SortStableFunc(out, func(a, b *v1alpha1.PolicyImpactResource) int {
+		rank := func(r *v1alpha1.PolicyImpactResource) int64 {
+			if r.NotCounted != "" {
+				return 1
+			}
+			return 2 * (r.Changed + r.Warned + r.Shadowed)
+		}
+		return cmp.Or(cmp.Compare(b.Denied+b.Failed, a.Denied+a.Failed), cmp.Compare(rank(b), rank(a)))
+	})
 	return out
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,8 +88,14 @@ func (f *policyFiles) read(ctx context.Context, l *Loader) (set *policySet, chan
 	f.seen = now // also of what is wrong: it is told once
 	set = newPolicySet(l.policies.engines)
 	for _, file := range files {
+		before := maps.Clone(set.policies)
 		if err := l.addPolicies(ctx, set, file.text); err != nil {
 			return nil, true, fmt.Errorf("%s: %w", file.name, err)
+		}
+		for key, state := range set.policies {
+			if before[key] == nil && state.inForce != nil {
+				state.inForce.Origin = fmt.Sprintf("the file %s in the server's --policy-dir", filepath.Base(file.name))
+			}
 		}
 	}
 	return set, true, nil

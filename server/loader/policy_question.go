@@ -229,6 +229,9 @@ func (x *Impact) check(ctx context.Context, gr schema.GroupResource, obj *docume
 	return access.Validate(ctx, obj)
 }
 
+// nothingCounted ends the note on a binding without its policy, or a policy without the binding that has its params.
+const nothingCounted = "nothing was counted for it"
+
 // overlayLocked puts what is given before what is in force: the policies that are given with all their bindings, and those
 // in force with the bindings that are given.
 func (x *Impact) overlayLocked(q *question, given *policySet) {
@@ -259,7 +262,7 @@ func (x *Impact) overlayLocked(q *question, given *policySet) {
 		case stored.policies[key] != nil:
 			states[key] = stored.policies[key]
 		default:
-			q.notes = append(q.notes, fmt.Sprintf("binding %q names the %s %q, which there is not: nothing was counted for it", b.name, key.kind, key.name))
+			q.notes = append(q.notes, fmt.Sprintf("binding %q names the %s %q, which there is not: "+nothingCounted, b.name, key.kind, key.name))
 		}
 	}
 	for key, state := range states {
@@ -272,7 +275,7 @@ func (x *Impact) overlayLocked(q *question, given *policySet) {
 			switch {
 			case len(bindings) > 0:
 			case p.ParamKind != nil:
-				q.notes = append(q.notes, fmt.Sprintf("no binding names the %s %q, so that its params are not known: nothing was counted for it", key.kind, key.name))
+				q.notes = append(q.notes, fmt.Sprintf("no binding names the %s %q, so that its params are not known: "+nothingCounted, key.kind, key.name))
 				continue
 			default:
 				q.notes = append(q.notes, fmt.Sprintf("no binding names the %s %q: it was counted as if it were bound to all that it concerns", key.kind, key.name))

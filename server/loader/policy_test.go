@@ -112,7 +112,7 @@ func TestPolicyFiles(t *testing.T) {
 	write("policies.yaml", text(demanding("x"), bound()))
 	env := servertest.Start(t, servertest.Options{Config: server.Config{PolicyDir: dir}})
 	f := &fixture{env, connect(t, env)}
-	if _, err := f.write(t, "y"); !apierrors.IsInvalid(err) {
+	if _, err := f.write(t, "y"); !apierrors.IsInvalid(err) || !strings.HasSuffix(err.Error(), "(the policy is of the file policies.yaml in the server's --policy-dir)") {
 		t.Fatalf("not in force after the start: %v", err)
 	}
 	write("policies.yaml", text(demanding("y"), bound()))

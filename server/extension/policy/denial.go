@@ -31,13 +31,17 @@ func (d *denial) prefix() string {
 
 // text is the whole of a denial.
 func (d *denial) text() string {
+	message := d.message
+	if d.policy.Origin != "" {
+		message = fmt.Sprintf("%s (the policy is of %s)", message, d.policy.Origin)
+	}
 	switch {
 	case d.binding != nil:
-		return fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", d.prefix(), d.policy.Name, d.binding.Name, d.message)
+		return fmt.Sprintf("%s '%s' with binding '%s' denied request: %s", d.prefix(), d.policy.Name, d.binding.Name, message)
 	case d.policy.Kind == mutatingKind:
-		return fmt.Sprintf("policy %q denied request: %s", d.policy.Name, d.message)
+		return fmt.Sprintf("policy %q denied request: %s", d.policy.Name, message)
 	default:
-		return fmt.Sprintf("%s '%s' denied request: %s", d.prefix(), d.policy.Name, d.message)
+		return fmt.Sprintf("%s '%s' denied request: %s", d.prefix(), d.policy.Name, message)
 	}
 }
 

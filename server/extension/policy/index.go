@@ -15,6 +15,8 @@ import (
 type Policy struct {
 	// Kind of the object that it is from, such as ValidatingAdmissionPolicy, and its name.
 	Kind, Name string
+	// Origin is where it is from, for those whom it denies; "": it is stored, where its name finds it.
+	Origin string
 	// Match says which requests it concerns.
 	Match *Match
 	// FailOpen lets a request pass that the policy could not judge.
