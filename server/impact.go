@@ -14,10 +14,12 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/apis/v1alpha1"
+	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/loader"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
@@ -79,6 +81,11 @@ func (h impactLines) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		request.WriteError(w, err)
 		return
+	}
+	if event := audit.From(r.Context()); event != nil {
+		if sent, err := document.Parse(raw); err == nil { // it was decoded
+			event.Object(r.Context(), sent, schema.GroupVersionResource{Group: "weir.dev", Version: "v1alpha1", Resource: "policyimpacts"}, "")
+		}
 	}
 	if deadline, ok := r.Context().Deadline(); ok { // a client that does not read holds up no other for longer
 		control := http.NewResponseController(w)

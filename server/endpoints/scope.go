@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/warning"
 
 	"weir.dev/weir/server/request"
@@ -167,6 +168,7 @@ func (sc *scope) warnDeprecated(ctx context.Context) {
 	if !sc.version.Deprecated && sc.version.DeprecationWarning == "" {
 		return
 	}
+	audit.AddAuditAnnotation(ctx, "k8s.io/deprecated", "true") // upstream's
 	text := sc.version.DeprecationWarning
 	if text == "" {
 		text = fmt.Sprintf("%s %s is deprecated", sc.kind.GroupVersion(), sc.kind.Kind)

@@ -181,9 +181,7 @@ func newMeta(ctx context.Context, operation abi.Operation, obj *document.Documen
 		Namespace: obj.Get("metadata", "namespace").String(),
 	}
 	m.Group, m.Version = splitAPIVersion(obj.Get("apiVersion").String())
-	if uid, ok := audit.AuditIDFrom(ctx); ok {
-		m.UID = string(uid)
-	}
+	m.UID = audit.GetAuditIDTruncated(ctx)
 	if judged.Exists() {
 		m.Resource, m.Subresource = judged.Get("requestResource", "resource").String(), judged.Get("requestSubResource").String()
 		m.Name, m.Namespace = cmp.Or(m.Name, judged.Get("name").String()), cmp.Or(m.Namespace, judged.Get("namespace").String())

@@ -11,15 +11,12 @@ import (
 	"weir.dev/weir/server/audit"
 )
 
-// maxAuditIDLength bounds an id that a client sends, as upstream does.
-const maxAuditIDLength = 64
-
-// withAuditID gives each request the id that its client sent in Audit-Id, or a new one, and answers with it. Where nothing
+// withAuditID gives each request the id that its client sent in Audit-Id, as it is, or a new one, and answers with it. Where nothing
 // is audited, annotations are not kept.
 func withAuditID(handler http.Handler, a *audit.Audit) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(auditinternal.HeaderAuditID)
-		if id == "" || len(id) > maxAuditIDLength {
+		if id == "" {
 			id = uuid.NewString()
 		}
 		ctx := upstream.WithAuditContext(r.Context())
