@@ -85,12 +85,21 @@ func bareGuest(tb testing.TB, rt *Runtime, wasm []byte) *guest {
 	}
 }
 
-// meteredGuest is a guest of the rewritten module that is never put back.
+// meteredGuest is a guest of the rewritten module that is never put back, with
+// a memory like that of a bare one: reused guests take ever more memory.
 func meteredGuest(tb testing.TB, m *Module) *guest {
 	tb.Helper()
-	g, err := m.artefact.newGuest(tb.Context())
+	instance, err := m.artefact.engine.InstantiateModule(tb.Context(), m.artefact.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		tb.Fatal(err)
+	}
+	g := &guest{
+		artefact: m.artefact, instance: instance, paths: map[string]queryPath{},
+		memory: instance.ExportedMemory(abi.ExportMemory), invoke: instance.ExportedFunction(abi.ExportInvoke),
+	}
+	var ok bool
+	if g.fuel, ok = instance.ExportedGlobal(rewrite.ExportFuel).(api.MutableGlobal); !ok {
+		tb.Fatal("no fuel")
 	}
 	tb.Cleanup(g.close)
 	return g

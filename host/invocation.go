@@ -15,7 +15,7 @@ import (
 
 // sliceFuel is how much a guest may run between two looks at the clock and
 // the scheduler: some 0.2 ms.
-const sliceFuel = 100_000
+const sliceFuel = 500_000
 
 // Fuel of imports, in proportion to what they cost the host.
 const (

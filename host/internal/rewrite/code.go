@@ -43,9 +43,8 @@ const (
 	growShift = 10 // 1,024 units for a page
 )
 
-// smallLeaf is the most instructions that a function without calls and loops
-// may have to be charged without a test.
-const smallLeaf = 32
+// loopLabels is how many labels there are around a loop that is wrapped.
+const loopLabels = 3
 
 // A piece of a rewritten body.
 type piece struct {
@@ -66,6 +65,9 @@ const (
 	pieceBulk                    // charge the length on top of the stack >> n
 	pieceGrow                    // memory.grow
 	pieceTGrow                   // table.grow n
+	pieceLoop                    // a loop, whose beginning is a range of the original body
+	pieceEnd                     // end
+	pieceBranch                  // br, br_if or br_table, as the range of labels has it
 )
 
 type frame struct {
@@ -74,6 +76,10 @@ type frame struct {
 	// base is the height of the operand stack below the block's parameters.
 	base, params, results int
 	loops                 int // around what is in the block
+	// wrapped: the loop is in another one; wraps is how many are, of the
+	// blocks up to this one.
+	wrapped bool
+	wraps   uint32
 }
 
 // function rewrites one body. Its slices are used again for the next.
@@ -87,9 +93,15 @@ type function struct {
 	dead   bool
 	locals uint32 // parameters and locals
 	calls  bool
-	loops  bool
 	total  int64
 	temps  bool
+	labels []uint32 // of branches that are written anew
+
+	tested   bool     // on entry
+	indirect bool     // there is an indirect call
+	callees  []uint32 // of calls, of defined functions
+	testedAt int64    // the total when the fuel was tested last
+	run      int64    // what was called for since, as spans
 
 	height, highest int   // of the operand stack
 	values          int64 // see maxFunctionValues
@@ -107,33 +119,46 @@ func (m *module) codeSection(r *reader) []byte {
 	if n == 0 {
 		return nil
 	}
-	out := appendU32(make([]byte, 0, len(r.b)*3/2), uint32(n))
 	f := &function{m: m}
-	var buf []byte
+	spans := newSpans(n)
+	bodies := make([][]byte, n)
 	for i := range n {
-		body := r.bytes(r.u32())
+		bodies[i] = r.bytes(r.u32())
 		if r.err != nil {
 			return nil
 		}
-		var err error
-		buf, err = f.rewrite(buf[:0], body, m.types[m.defined[i]])
+		if _, err := f.read(bodies[i], m.types[m.defined[i]]); err != nil {
+			r.fail(fmt.Errorf("function %d: %w", i+len(m.imported), err))
+			return nil
+		}
+		spans.add(i, f)
+	}
+	m.spans = spans.solve()
+	m.values = 0 // they are counted once more
+	out := appendU32(make([]byte, 0, len(r.b)*3/2), uint32(n))
+	var buf []byte
+	for i, body := range bodies {
+		t := m.types[m.defined[i]]
+		groups, err := f.read(body, t)
 		if err != nil {
 			r.fail(fmt.Errorf("function %d: %w", i+len(m.imported), err))
 			return nil
 		}
+		f.tested = m.spans[i] == 0
+		buf = f.emit(buf[:0], t, groups.n, body[groups.from:groups.to])
 		out = appendU32(out, uint32(len(buf)))
 		out = append(out, buf...)
 	}
 	return out
 }
 
-func (f *function) rewrite(out, body []byte, t funcType) ([]byte, error) {
-	*f = function{m: f.m, pieces: f.pieces[:0], frames: f.frames[:0], r: &reader{b: body}, locals: uint32(len(t.params))}
+// read makes pieces of a body.
+func (f *function) read(body []byte, t funcType) (localGroups, error) {
+	*f = function{m: f.m, pieces: f.pieces[:0], frames: f.frames[:0], labels: f.labels[:0], callees: f.callees[:0], r: &reader{b: body}, locals: uint32(len(t.params))}
 	groups := f.localGroups()
 	if f.r.err != nil {
-		return nil, f.r.err
+		return groups, f.r.err
 	}
-	declared := body[groups.from:groups.to]
 	f.from = f.r.pos
 	f.frames = append(f.frames, frame{op: opBlock, results: len(t.results)})
 	f.newBlock()
@@ -144,12 +169,9 @@ func (f *function) rewrite(out, body []byte, t funcType) ([]byte, error) {
 		f.r.fail(malformed("%d bytes after the end", f.r.left()))
 	}
 	if f.r.err != nil {
-		return nil, fmt.Errorf("at byte %d: %w", f.r.pos, f.r.err)
+		return groups, fmt.Errorf("at byte %d: %w", f.r.pos, f.r.err)
 	}
-	if err := f.weigh(); err != nil {
-		return nil, err
-	}
-	return f.emit(out, t, groups.n, declared), nil
+	return groups, f.weigh()
 }
 
 type localGroups struct {
@@ -243,6 +265,26 @@ func (f *function) emit(out []byte, t funcType, groups uint32, declared []byte) 
 			} else {
 				out = append(out, opReturn)
 			}
+		case pieceLoop:
+			begin := f.r.b[p.from:p.to]
+			out = append(append(out, opBlock), begin[1:]...)
+			out = append(append(out, begin...), opBlock, blockEmpty)
+			out = appendU32(append(append(out, begin...), opGlobalGet), m.fuel)
+			out = append(out, opI64Const, 0, opI64LtS, opBrIf, 1)
+		case pieceEnd:
+			out = append(out, opBr, 2, opEnd)
+			out = appendU32(append(out, opGlobalGet), m.fuel)
+			out = appendU32(append(out, opCall), m.refill)
+			out = appendU32(append(out, opGlobalSet), m.fuel)
+			out = append(out, opBr, 0, opEnd, opEnd)
+		case pieceBranch:
+			out = append(out, byte(p.n))
+			if p.n == opBrTable {
+				out = appendU32(out, uint32(p.to-p.from-1))
+			}
+			for _, label := range f.labels[p.from:p.to] {
+				out = appendU32(out, label)
+			}
 		case pieceBulk:
 			out = appendU32(append(out, opLocalTee), tmp)
 			out = m.appendChargeLocal(out, tmp, opI64ShrU, p.n)
@@ -280,7 +322,7 @@ func (f *function) emit(out []byte, t funcType, groups uint32, declared []byte) 
 // appendEntry appends what follows the first charge of a function.
 func (f *function) appendEntry(out []byte, t funcType) []byte {
 	m := f.m
-	if f.calls || f.loops || f.total > smallLeaf {
+	if f.tested {
 		out = m.appendCheck(out)
 	}
 	if !f.calls {

@@ -5,16 +5,43 @@
 // # Fuel
 //
 // A private mutable global holds the fuel of the current slice. Each basic
-// block subtracts its number of instructions from it when it is entered;
-// loop headers and function entries then test it, and below zero call the
-// host's refill import with what is left (a number below zero), which answers
-// with the fuel of the next slice or stops the guest. Straight code is
-// charged but not tested, so a slice may be overdrawn by the length of one
-// function; the overdraft is accounted for, so totals are exact and depend
-// on nothing but the guest's input. The instructions block, loop, else, end
-// and nop are free. memory.copy, fill and init cost one unit more for every
-// 16 bytes, a successful memory.grow 1,024 a page, table operations one an
-// entry.
+// block subtracts its number of instructions from it when it is entered. The
+// instructions block, loop, else, end and nop are free. memory.copy, fill and
+// init cost one unit more for every 16 bytes, a successful memory.grow 1,024 a
+// page, table operations one an entry.
+//
+// Below zero, a test calls the host's refill import with what is left, which
+// answers with the fuel of the next slice or stops the guest. Loops test at the
+// beginning of each round, functions on entry unless little is executed until
+// they return (see span.go), and long code tests where 4,096 units have been
+// executed or called for. So a slice may be overdrawn by some thousand units;
+// the overdraft is accounted for, so totals are exact and depend on nothing but
+// the guest's input.
+//
+// A call in a loop makes the engine keep everything where calls leave it, and
+// load the memory's address and the globals again where paths meet after it. So
+// loops leave themselves to call the host. Of
+//
+//	loop (result t) body end
+//
+// the rewriter makes
+//
+//	block (result t)
+//	  loop (result t)
+//	    block
+//	      loop (result t)
+//	        global.get $fuel  i64.const 0  i64.lt_s  br_if 1
+//	        body
+//	      end
+//	      br 2
+//	    end
+//	    global.get $fuel  call $refill  global.set $fuel
+//	    br 0
+//	  end
+//	end
+//
+// and counts the labels of branches out of the body anew. Loops that take
+// parameters test with an if.
 //
 // # Depth
 //

@@ -8,10 +8,15 @@ package rewrite
 func (f *function) instruction() {
 	r := f.r
 	at := r.pos
+	if next := r.peek(); next == opCall || next == opCallIndirect {
+		f.straight(f.callSpan(next))
+	} else {
+		f.straight(0)
+	}
 	op := r.byte()
 	switch op {
 	case opBlock, opLoop, opIf:
-		f.open(op, f.blockType())
+		f.open(at, op, f.blockType())
 	case opElse:
 		if len(f.frames) < 2 || f.top().op != opIf {
 			r.fail(malformed("else without if"))
@@ -29,28 +34,23 @@ func (f *function) instruction() {
 		f.dead = true
 	case opBr:
 		f.count()
-		f.label()
+		f.branch(at, op, 1)
 		f.dead = true
 	case opBrIf:
 		f.count()
 		f.push(-1)
-		f.label()
+		f.branch(at, op, 1)
 		if !f.dead {
 			f.newBlock()
 		}
 	case opBrTable:
 		f.count()
 		f.push(-1)
-		for range r.count("labels", 1<<20) + 1 {
-			f.label()
-			if r.err != nil {
-				return
-			}
-		}
+		f.branch(at, op, r.count("labels", 1<<20)+1)
 		f.dead = true
 	case opReturn:
 		f.count()
-		f.replace(at, piece{kind: pieceReturn, n: int64(len(f.frames) - 1)})
+		f.replace(at, piece{kind: pieceReturn, n: int64(len(f.frames)-1) + int64(f.top().wraps)})
 		f.dead = true
 	case opCall:
 		f.count()
@@ -60,6 +60,9 @@ func (f *function) instruction() {
 			return
 		}
 		f.called(f.m.types[f.m.typeOfFunc(i)])
+		if n := int(i) - len(f.m.imported); n >= 0 && !f.dead {
+			f.callees = append(f.callees, uint32(n))
+		}
 		f.replace(at, piece{kind: pieceCall, n: int64(f.m.moved(i))})
 	case opRefFunc:
 		f.count()
@@ -73,6 +76,7 @@ func (f *function) instruction() {
 		if r.err == nil {
 			f.push(-1)
 			f.called(f.m.types[t])
+			f.indirect = f.indirect || !f.dead
 		}
 	case opMemoryGrow:
 		f.count()
@@ -97,19 +101,27 @@ func (f *function) instruction() {
 
 func (f *function) top() *frame { return &f.frames[len(f.frames)-1] }
 
-func (f *function) open(op byte, t funcType) {
-	fr := frame{op: op, params: len(t.params), results: len(t.results), loops: f.top().loops}
+func (f *function) open(at int, op byte, t funcType) {
+	fr := frame{op: op, params: len(t.params), results: len(t.results), loops: f.top().loops, wraps: f.top().wraps}
 	switch op {
 	case opIf:
 		f.count()
 		f.push(-1)
 		f.newBlock()
 	case opLoop:
-		f.loops = true
 		fr.loops++
-		f.newBlock()
 		f.meet()
-		f.pieces = append(f.pieces, piece{kind: pieceCheck})
+		if len(t.params) > 0 { // no compiler that we know of makes these
+			f.newBlock()
+			f.pieces = append(f.pieces, piece{kind: pieceCheck})
+			break
+		}
+		f.meet()
+		f.meet()
+		fr.wrapped = true
+		fr.wraps += loopLabels
+		f.replace(at, piece{kind: pieceLoop, from: at, to: f.r.pos})
+		f.newBlock()
 	}
 	if len(f.frames) >= maxNesting || fr.loops > maxLoops {
 		f.r.fail(&Error{Kind: Limit, Msg: "blocks nested too deep"})
@@ -133,20 +145,40 @@ func (f *function) close() {
 	if top.targeted || top.op == opIf || top.op == opElse {
 		f.meet()
 	}
+	if top.wrapped {
+		f.flush(f.r.pos)
+		f.pieces = append(f.pieces, piece{kind: pieceEnd})
+	}
 	if top.op == opIf || top.op == opElse || top.op == opBlock && top.targeted || f.dead {
 		f.newBlock()
 	}
 }
 
-// label reads a branch target.
-func (f *function) label() {
+// branch reads the labels of a branch that begins at a position.
+func (f *function) branch(at int, op byte, n int) {
+	from := len(f.labels)
+	for range n {
+		f.labels = append(f.labels, f.label())
+		if f.r.err != nil {
+			return
+		}
+	}
+	if f.top().wraps == 0 { // it stays as it is
+		f.labels = f.labels[:from]
+		return
+	}
+	f.replace(at, piece{kind: pieceBranch, from: from, to: len(f.labels), n: int64(op)})
+}
+
+// label reads a branch target and returns what it is in what is written.
+func (f *function) label() uint32 {
 	i := f.r.u32()
 	if f.r.err != nil {
-		return
+		return 0
 	}
 	if uint64(i) >= uint64(len(f.frames)) {
 		f.r.fail(malformed("label %d does not exist", i))
-		return
+		return 0
 	}
 	target := &f.frames[len(f.frames)-1-int(i)]
 	target.targeted = true
@@ -155,6 +187,7 @@ func (f *function) label() {
 	} else {
 		f.values += int64(target.results)
 	}
+	return i + f.top().wraps - target.wraps
 }
 
 func (f *function) blockType() (t funcType) {

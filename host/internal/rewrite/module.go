@@ -61,7 +61,8 @@ type module struct {
 	fuel, flag   uint32
 	depth        uint32
 	refillTypeID uint32
-	values       int64 // see maxModuleValues
+	values       int64   // see maxModuleValues
+	spans        []int64 // of defined functions, see spans
 }
 
 // Rewrite checks and rewrites a module. An error is an *Error.

@@ -35,7 +35,7 @@ const (
 	maxTable     = 1 << 16 // entries
 	maxLocals    = 1 << 12 // of one function
 	maxNesting   = 1 << 12
-	maxLoops     = 1 << 8  // nested in each other
+	maxLoops     = 1 << 7  // nested in each other; they become twice as many
 	maxPages     = 1 << 16 // that 32 bits address
 )
 

@@ -35,6 +35,14 @@ func (r *reader) byte() byte {
 	return c
 }
 
+// peek is the next byte; 0 if there is none.
+func (r *reader) peek() byte {
+	if r.pos >= len(r.b) {
+		return 0
+	}
+	return r.b[r.pos]
+}
+
 func (r *reader) bytes(n uint32) []byte {
 	if uint64(n) > uint64(r.left()) {
 		r.fail(errTruncated)
