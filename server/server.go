@@ -243,6 +243,7 @@ func (s *Server) openLoader() error {
 		return snapshot
 	})
 	build.guard(schema.GroupResource{Group: "weir.dev", Resource: "modules"}, served)
+	build.guard(schema.GroupResource{Group: "weir.dev", Resource: "strategies"}, served)
 	for _, gr := range loader.PolicyResources() {
 		build.guard(gr, served)
 	}

@@ -14,9 +14,9 @@ import (
 	"weir.dev/weir/server/rest"
 )
 
-// ServedWarnings returns the layer that warns of a Module or policy that names what catalog does not serve: a misspelt
-// capability grants nothing, and no request can be judged by params of a kind that is not there. It is a warning and no
-// error, since a CustomResourceDefinition may come later.
+// ServedWarnings returns the layer that warns of a Module, policy or Strategy that names what catalog does not serve: a
+// misspelt capability grants nothing, no request can be judged by params of a kind that is not there, and a default of a
+// field that there is not is of no use. It is a warning and no error, since a CustomResourceDefinition may come later.
 func ServedWarnings(catalog func() rest.Catalog) rest.Layer { return servedWarnings{catalog: catalog} }
 
 type servedWarnings struct {
@@ -35,7 +35,7 @@ func (servedWarnings) Implements() rest.HookSet {
 // WarningsOnCreate implements rest.Hooks.
 func (s servedWarnings) WarningsOnCreate(_ context.Context, obj *document.Document) ([]string, error) {
 	served := s.catalog().Resources()
-	var warnings []string
+	warnings := unknownDefaults(served, obj)
 	if kind := obj.Get("spec", "paramKind"); kind.Exists() {
 		gvk := schema.FromAPIVersionAndKind(kind.Get("apiVersion").String(), kind.Get("kind").String())
 		if gvk.Kind != "" && !servesKind(served, gvk) {

@@ -44,11 +44,19 @@ func TestWhatIsNotServedIsToldOf(t *testing.T) {
 	f.put(t, weirBindings, object("weir.dev/v1alpha1", "PolicyBinding", "b", map[string]any{"policyName": "p",
 		"paramRef": map[string]any{"name": "a", "namespace": "default", "parameterNotFoundAction": "Deny"}}))
 	f.put(t, modules, module("stamp", inline(stamp("v001")), grant("lookup:configmap", "lookup:pods", "lookup:deployments", "lookup:nonsense")))
+	f.put(t, strategies, object("weir.dev/v1alpha1", "Strategy", "daemonsets.apps", map[string]any{"group": "apps", "resource": "daemonsets", "layers": []any{
+		map[string]any{"name": "l", "cel": map[string]any{"defaults": []any{
+			map[string]any{"path": "spec.replcas", "value": "1"},
+			map[string]any{"path": "spec.template.metadata.annotations['a.b/c']", "value": "'x'"},
+			map[string]any{"path": "spec.template.spec.containers[*].limits.cpu", "value": "'1'"},
+			map[string]any{"path": "spec.template.spec.containers[*].resources.limits.cpu", "value": "'1'"}}}}}}))
 	const missing = "spec.paramKind: no kind Thing of example.com/v1 is served: bindings with a paramRef can judge no request"
 	want := []string{missing, missing,
 		"spec.capabilities[0]: lookup:configmap: no such resource is served; did you mean lookup:configmaps",
 		"spec.capabilities[2]: lookup:deployments: no such resource is served; did you mean lookup:deployments.apps",
-		"spec.capabilities[3]: lookup:nonsense: no such resource is served"}
+		"spec.capabilities[3]: lookup:nonsense: no such resource is served",
+		"spec.layers[0].cel.defaults[0].path: the schema of daemonsets.apps has no field spec.replcas: what the rule writes there is not checked, and what clients write is dropped",
+		"spec.layers[0].cel.defaults[2].path: the schema of daemonsets.apps has no field spec.template.spec.containers[*].limits: what the rule writes there is not checked, and what clients write is dropped"}
 	if !slices.Equal(h.list, want) {
 		t.Errorf("warnings are %q, want %q", h.list, want)
 	}
