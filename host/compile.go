@@ -36,12 +36,27 @@ func (r *Runtime) takeTurn(ctx context.Context) error {
 
 func (r *Runtime) endTurn() { <-r.compiling }
 
+// codeCache opens the cache the first time that this succeeds.
+func (r *Runtime) codeCache() (*codecache.Cache, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.codes != nil {
+		return r.codes, nil
+	}
+	cache, err := codecache.Open(filepath.Join(r.config.CacheDir, "code"), r.config.CacheBytes)
+	if err != nil {
+		return nil, err
+	}
+	r.codes = cache
+	return cache, nil
+}
+
 // codeEntry is where the code of a rewritten module is kept; nil: it is not.
 func (r *Runtime) codeEntry(rewritten []byte) *codecache.Entry {
 	if r.config.CacheDir == "" || r.config.Interpreter {
 		return nil
 	}
-	cache, err := codecache.Open(filepath.Join(r.config.CacheDir, "code"), r.config.CacheBytes)
+	cache, err := r.codeCache()
 	if err != nil {
 		r.metrics.cached(err)
 		return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync"
 
+	"weir.dev/weir/host/internal/codecache"
 	"weir.dev/weir/host/internal/rewrite"
 	"weir.dev/weir/host/internal/snapshot"
 )
@@ -21,6 +22,7 @@ type Runtime struct {
 	mu        sync.Mutex
 	artefacts map[artefactKey]*artefact // guarded by mu
 	modules   map[*Module]struct{}      // guarded by mu
+	codes     *codecache.Cache          // guarded by mu; nil until it is opened
 	closed    bool                      // guarded by mu
 }
 

@@ -29,6 +29,10 @@ type Cache struct {
 	bytes int64
 
 	mu sync.Mutex // one eviction at a time
+	// size is what all entries have together, but for what other processes
+	// have added since they were looked at.
+	size   int64 // guarded by mu
+	unseen int   // guarded by mu; entries that may be added until they are looked at again
 }
 
 const (
@@ -36,6 +40,9 @@ const (
 	aside    = "new-" // prefix of entries that are being made
 	// asideKept is how long what a process did not finish is kept.
 	asideKept = time.Hour
+	// lookEvery is after how many new entries all are looked at, although
+	// this process has not filled the cache.
+	lookEvery = 64
 )
 
 // Open returns the cache in a directory, which is made if need be, of at most
@@ -89,7 +96,12 @@ func (c *Cache) Entry(key string) (*Entry, error) {
 			return nil, err
 		}
 	}
-	if e.Dir, err = os.MkdirTemp(c.dir, aside); err != nil {
+	if e.Dir, err = os.MkdirTemp(c.dir, aside); errors.Is(err, fs.ErrNotExist) { // somebody has cleared it all away
+		if err = os.MkdirAll(c.dir, 0o700); err == nil {
+			e.Dir, err = os.MkdirTemp(c.dir, aside)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("code cache: %w", err)
 	}
 	return e, nil
@@ -175,11 +187,17 @@ type used struct {
 	bytes int64
 }
 
-// evict removes the least recently used entries but one until the rest is
-// small enough, and what was never finished.
+// evict removes the least recently used entries but the one that was added, if
+// all are too large together, until a little of the room is free; and what
+// was never finished.
 func (c *Cache) evict(but string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.size += sizeOf(filepath.Join(c.dir, but))
+	c.unseen--
+	if c.unseen >= 0 && c.size <= c.bytes {
+		return nil
+	}
 	all, err := os.ReadDir(c.dir)
 	if err != nil {
 		return fmt.Errorf("code cache: %w", err)
@@ -201,9 +219,13 @@ func (c *Cache) evict(but string) error {
 		total += u.bytes
 		entries = append(entries, u)
 	}
+	c.size, c.unseen = total, lookEvery
+	if c.size <= c.bytes {
+		return nil
+	}
 	slices.SortFunc(entries, func(a, b used) int { return a.at.Compare(b.at) })
 	for _, u := range entries {
-		if total <= c.bytes {
+		if c.size <= c.bytes-c.bytes/64 {
 			break
 		}
 		if u.name == but {
@@ -212,7 +234,7 @@ func (c *Cache) evict(but string) error {
 		if err := c.remove(filepath.Join(c.dir, u.name)); err != nil {
 			return err
 		}
-		total -= u.bytes
+		c.size -= u.bytes
 	}
 	return nil
 }
