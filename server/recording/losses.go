@@ -19,10 +19,13 @@ type losses struct {
 	queue, write, stop atomic.Int64 // since the start, by reason
 
 	// What follows is Run's.
-	began, grew, told time.Time // of this loss; began is zero: nothing is being lost
-	seen              lost      // all that is known of
-	before            lost      // what was lost before this loss
-	last              lost      // when it was last told of
+	began, grew time.Time // of this loss; began is zero: nothing is being lost
+	told        time.Time // when one was last told of
+	written     bool      // something was recorded since grew
+	err         error     // why, if it is not told yet
+	seen        lost      // all that is known of
+	before      lost      // what was lost before this loss
+	last        lost      // when it was last told of
 }
 
 type lost struct{ queue, write, stop int64 }
@@ -44,34 +47,37 @@ func (l *losses) add(reason string, requests int) {
 	}
 }
 
-// tell says what is lost: at once when it begins, then once in tellInterval, and when it has ended. err is why, or what
-// has failed without a loss yet.
-func (l *losses) tell(logger *slog.Logger, now time.Time, err error) {
+// tell says what is lost: at once when it begins, then once in tellInterval, and when requests are recorded again. err is
+// why, or what has failed without a loss yet; written is how many were recorded since it was called last.
+func (l *losses) tell(logger *slog.Logger, now time.Time, written int, err error) {
 	before := l.seen
 	l.seen = lost{l.queue.Load(), l.write.Load(), l.stop.Load()}
-	if l.seen == before && err == nil {
-		if !l.began.IsZero() && now.Sub(l.grew) >= calm {
-			l.over(logger)
+	switch {
+	case l.seen != before || err != nil:
+		if l.began.IsZero() {
+			l.began, l.before = now, before
 		}
-		return
+		l.grew, l.written, l.err = now, false, err
+	case written > 0:
+		l.written = true
 	}
-	if l.began.IsZero() {
-		l.began, l.told, l.before, l.last = now, time.Time{}, before, before
-	}
-	l.grew = now
-	if now.Sub(l.told) >= tellInterval {
-		l.report(logger, now, err)
+	switch {
+	case l.began.IsZero():
+	case (l.seen != l.last || l.err != nil) && now.Sub(l.told) >= tellInterval:
+		l.report(logger, now)
+	case l.seen == l.last && l.written && now.Sub(l.grew) >= calm:
+		l.over(logger)
 	}
 }
 
 // end tells of what nobody has been told of when the recording ends.
 func (l *losses) end(logger *slog.Logger, now time.Time) {
 	if l.seen != l.last && !l.began.IsZero() {
-		l.report(logger, now, nil)
+		l.report(logger, now)
 	}
 }
 
-func (l *losses) report(logger *slog.Logger, now time.Time, err error) {
+func (l *losses) report(logger *slog.Logger, now time.Time) {
 	n := l.seen.since(l.last)
 	l.told, l.last = now, l.seen
 	args := []any{"file", l.file, "lost", n.total(), "lostSinceItBegan", l.seen.since(l.before).total()}
@@ -83,13 +89,14 @@ func (l *losses) report(logger *slog.Logger, now time.Time, err error) {
 			args = append(args, r.reason, r.n)
 		}
 	}
-	if err != nil {
-		args = append(args, "error", err)
+	if l.err != nil {
+		args = append(args, "error", l.err)
+		l.err = nil
 	}
 	logger.Error("admission requests cannot be recorded", args...)
 }
 
-// over tells that nothing has been lost for a while.
+// over tells that nothing has been lost for a while, and something was recorded.
 func (l *losses) over(logger *slog.Logger) {
 	logger.Info("admission requests are recorded again", "file", l.file,
 		"lostSinceItBegan", l.seen.since(l.before).total(), "after", l.grew.Sub(l.began))

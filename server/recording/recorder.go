@@ -263,7 +263,7 @@ func (x *Recorder) note(err error) {
 	t := x.out.take()
 	x.cfg.Metrics.wrote(t)
 	x.drop(droppedWrite, t.lost)
-	x.losses.tell(x.cfg.Logger, time.Now(), err)
+	x.losses.tell(x.cfg.Logger, time.Now(), t.written, err)
 }
 
 // line is a record as it is written.
