@@ -12,7 +12,7 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension/... ./server/filters ./server/h2 ./server/loader ./server/recording ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden bench hammer bench-policy bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden admission-golden bench hammer bench-policy bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,10 @@ race: ## test what is concurrent with the race detector
 matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file), _TOKEN, _ETCD (its endpoint)
 	@test -n "$(WEIR_MATRIX_URL)" || { echo "matrix-golden: set WEIR_MATRIX_URL, WEIR_MATRIX_CA, WEIR_MATRIX_TOKEN and WEIR_MATRIX_ETCD" >&2; exit 1; }
 	$(GO) test -count=1 -run '^TestMatrix$$' ./server/semantics
+
+admission-golden: ## keep a kube-apiserver's answers to policies: WEIR_MATRIX_URL, _CA (a file), _TOKEN; nothing may be in it yet
+	@test -n "$(WEIR_MATRIX_URL)" || { echo "admission-golden: set WEIR_MATRIX_URL, WEIR_MATRIX_CA and WEIR_MATRIX_TOKEN" >&2; exit 1; }
+	$(GO) test -count=1 -run '^TestGolden$$' ./server/servertest/admission
 
 bench: ## run the benchmarks; BENCH=regexp chooses
 	$(GO) test -run '^$$' -bench '$(or $(BENCH),.)' -benchmem ./...

@@ -60,6 +60,8 @@ const (
 	String
 	// ApplyConfiguration is Object{…}: the fields to merge into an object.
 	ApplyConfiguration
+	// StringOrNull is a text, or null for none; it has to be known before it is run that it is no number, list or map.
+	StringOrNull
 	// JSONPatch is a list of JSONPatch{op, path, from, value}: an RFC 6902 patch.
 	JSONPatch
 )

@@ -127,7 +127,7 @@ func CompileExpressions(engines Engines, from *Expressions) (*ExpressionJudge, e
 	}
 	for i, a := range from.AuditAnnotations {
 		at := fmt.Sprintf("%s.auditAnnotations[%d].valueExpression", from.Path, i)
-		j.annotations = append(j.annotations, compiledAnnotation{key: a.Name, text: a.Expression, expression: add(at, a.Expression, Any)})
+		j.annotations = append(j.annotations, compiledAnnotation{key: a.Name, text: a.Expression, expression: add(at, a.Expression, StringOrNull)})
 	}
 	program, err := engines.Rules.Compile(src)
 	if err := collect(&issues, err); err != nil {

@@ -15,6 +15,8 @@ type Issue struct {
 	// Line and Column of Text, counted from 1, in characters. 0: the whole.
 	Line, Column int
 	Message      string
+	// Missing is set when the field is there to be filled in.
+	Missing bool
 }
 
 // String renders the issue. With a position it shows the line and a caret below it:

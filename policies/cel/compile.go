@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
@@ -24,7 +25,7 @@ const (
 // Compile implements policies.Engine.
 func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	if n := len(src.Variables) + len(src.Expressions); n > maxExpressions {
-		return nil, policies.Issues{{Message: fmt.Sprintf("%d expressions are more than %d", n, maxExpressions)}}
+		return nil, policies.Issues{{Path: pathOf(src, maxExpressions), Message: fmt.Sprintf("%d expressions are more than %d", n, maxExpressions)}}
 	}
 	if n := len(src.Inputs); n > maxInputs {
 		return nil, fmt.Errorf("%d inputs are more than %d", n, maxInputs)
@@ -32,7 +33,7 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	c := compiler{engine: e, src: src, vars: &varIndex{index: map[string]int{}, types: map[string]*celgo.Type{}}}
 	p := &program{config: e.config, inputs: src.Inputs, runs: e.runs}
 	for i := range src.Variables {
-		p.variables = append(p.variables, c.variable(i))
+		p.variables, p.names = append(p.variables, c.variable(i)), append(p.names, src.Variables[i].Name)
 	}
 	for i := range src.Expressions {
 		p.expressions = append(p.expressions, c.expression(&src.Expressions[i]))
@@ -44,6 +45,14 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 		p.mentioned |= x.mentions
 	}
 	return p, nil
+}
+
+// pathOf is where variable or expression i stands, counted through both.
+func pathOf(src *policies.Source, i int) string {
+	if i < len(src.Variables) {
+		return src.Variables[i].Path
+	}
+	return src.Expressions[i-len(src.Variables)].Path
 }
 
 type varIndex struct {
@@ -134,11 +143,15 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 func (c *compiler) variable(i int) *expression {
 	v := &c.src.Variables[i]
 	_, taken := c.vars.types[v.Name]
+	misnamed := func(format string) {
+		path := strings.TrimSuffix(v.Path, ".expression") + ".name"
+		c.issues = append(c.issues, policies.Issue{Path: path, Text: v.Name, Message: fmt.Sprintf(format, v.Name)})
+	}
 	switch {
 	case !variableName.MatchString(v.Name):
-		c.fail(&v.Expression, "variable name %q is not an identifier", v.Name)
+		misnamed("variable name %q is not an identifier")
 	case taken:
-		c.fail(&v.Expression, "variable %q is defined twice", v.Name)
+		misnamed("variable %q is defined twice")
 	}
 	x := v.Expression
 	x.Item, x.Want = false, policies.Any
@@ -160,8 +173,8 @@ func (c *compiler) variable(i int) *expression {
 // expression compiles x; nil when there are issues.
 func (c *compiler) expression(x *policies.Expression) *expression {
 	switch {
-	case x.Text == "":
-		c.issues = append(c.issues, policies.Issue{Path: x.Path, Message: "an expression is required"})
+	case strings.TrimSpace(x.Text) == "":
+		c.issues = append(c.issues, policies.Issue{Path: x.Path, Message: "an expression is required", Missing: x.Want != policies.String})
 		return nil
 	case len(x.Text) > maxTextBytes:
 		c.issues = append(c.issues, policies.Issue{Path: x.Path, Message: fmt.Sprintf("%d bytes are more than %d", len(x.Text), maxTextBytes)})
@@ -176,6 +189,14 @@ func (c *compiler) expression(x *policies.Expression) *expression {
 	if issues.Err() != nil {
 		c.report(x, issues)
 		return nil
+	}
+	if x.Want == policies.StringOrNull {
+		switch t := checked.OutputType(); t.Kind() {
+		case celgo.StringKind, celgo.NullTypeKind, celgo.DynKind:
+		default:
+			c.fail(x, "must evaluate to string or null, not %s", typeName(t))
+			return nil
+		}
 	}
 	if want := wantType(x.Want); want != nil && !checked.OutputType().IsExactType(want) {
 		c.fail(x, "must evaluate to %s, not %s%s", typeName(want), typeName(checked.OutputType()), hint(want, checked.OutputType()))
@@ -266,7 +287,7 @@ func wantType(t policies.Type) *celgo.Type {
 		return celgo.ObjectType(mutation.ObjectTypeName)
 	case policies.JSONPatch:
 		return celgo.ListType(celgo.ObjectType(mutation.JSONPatchTypeName))
-	case policies.Any:
+	case policies.Any, policies.StringOrNull:
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func TestEvalErrors(t *testing.T) {
 		{"index", `object.l[7] == 1`, "index out of bounds: 7"},
 		{"division", `1 / (object.i - 3) == 1`, "division by zero"},
 		{"types", `object.s > 1`, "no such overload"},
-		{"variable", `variables.bad == 1`, "no such key: absent"},
+		{"variable", `variables.bad == 1`, `composited variable "bad" fails to evaluate: no such key: absent`},
 		{"conversion", `int(object.s) == 1`, `type conversion error from 'string' to 'int'`},
 	}
 	for _, tc := range tests {

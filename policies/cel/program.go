@@ -33,6 +33,7 @@ type program struct {
 	config      Config
 	inputs      []string
 	variables   []*expression
+	names       []string // of the variables
 	expressions []*expression
 	// mentioned are the inputs that any expression uses, as bits by index.
 	mentioned uint64

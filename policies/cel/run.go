@@ -148,10 +148,39 @@ func (r *run) variable(i int) (any, error) {
 	case known:
 	}
 	if v.err != nil {
-		return nil, v.err
+		return nil, variableFailed(r.program.names[i], v.err)
 	}
 	return v.val, nil
 }
+
+// variableError is that of a variable that cannot be evaluated, in upstream's words.
+type variableError struct {
+	name  string
+	err   error
+	depth int
+}
+
+// maxVariableDepth is how many variables an error names that each failed for the one before. Upstream names all.
+const maxVariableDepth = 4
+
+func variableFailed(name string, err error) error {
+	var inner *variableError
+	depth := 1
+	if errors.As(err, &inner) {
+		if depth = inner.depth + 1; depth > maxVariableDepth {
+			return err
+		}
+	}
+	return &variableError{name: name, err: err, depth: depth}
+}
+
+// Error implements error.
+func (e *variableError) Error() string {
+	return fmt.Sprintf("composited variable %q fails to evaluate: %v", e.name, e.err)
+}
+
+// Unwrap gives the error of the variable.
+func (e *variableError) Unwrap() error { return e.err }
 
 // Eval implements policies.Run.
 func (r *run) Eval(ctx context.Context, i int, at *policies.Locals) (policies.Verdict, error) {
@@ -187,7 +216,7 @@ func toVerdict(want policies.Type, val ref.Val) (v policies.Verdict, err error) 
 		v.Value, err = applyConfiguration(val)
 	case policies.JSONPatch:
 		v.Value, err = jsonPatch(val)
-	case policies.Any:
+	case policies.Any, policies.StringOrNull:
 		v.Value, err = toDocument(val)
 	}
 	return v, err

@@ -157,6 +157,9 @@ func validateStrategy(engine policies.Engine, obj *document.Document) (field.Err
 // fieldError gives an issue in the server's form. The detail has the place and the caret, and not the path again.
 func fieldError(issue policies.Issue) *field.Error {
 	e := &field.Error{Type: field.ErrorTypeInvalid, Field: issue.Path, BadValue: issue.Text}
+	if issue.Missing {
+		e.Type = field.ErrorTypeRequired
+	}
 	if issue.Text == "" {
 		e.BadValue = field.OmitValueType{}
 	}

@@ -8,6 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -97,14 +98,21 @@ func validateValidatingPolicy(engines policies.Engines, p *admissionregistration
 	path, spec := field.NewPath("spec"), &p.Spec
 	errs := validatePolicyParts(path, spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions, variableNames(spec.Variables))
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
-		errs = append(errs, field.Required(path.Child("validations"), "validations or auditAnnotations must contain at least one item"))
+		const detail = "validations or auditAnnotations must contain at least one item"
+		errs = append(errs, field.Required(path.Child("validations"), detail), field.Required(path.Child("auditAnnotations"), detail))
 	}
 	for i := range spec.Validations {
 		errs = append(errs, validateValidation(&spec.Validations[i], path.Child("validations").Index(i))...)
 	}
 	errs = append(errs, validateAuditAnnotations(p.Name, spec.AuditAnnotations, path.Child("auditAnnotations"))...)
 	compiled, err := policy.FromValidating(engines, p)
-	return append(errs, compileErrors(compiled, err)...)
+	for _, e := range compileErrors(compiled, err) {
+		// A name that is missing has been said to be.
+		if !slices.ContainsFunc(errs, func(have *field.Error) bool { return have.Field == e.Field }) {
+			errs = append(errs, e)
+		}
+	}
+	return errs
 }
 
 func validateMutatingPolicy(engines policies.Engines, p *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
@@ -231,76 +239,6 @@ func validateParamKind(kind *admissionregistrationv1.ParamKind, path *field.Path
 	return errs
 }
 
-func validateMatchResources(match *admissionregistrationv1.MatchResources, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	if p := match.MatchPolicy; p != nil && *p != admissionregistrationv1.Exact && *p != admissionregistrationv1.Equivalent {
-		errs = append(errs, field.NotSupported(path.Child("matchPolicy"), *p,
-			[]admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent, admissionregistrationv1.Exact}))
-	}
-	for name, selector := range map[string]*metav1.LabelSelector{"namespaceSelector": match.NamespaceSelector, "objectSelector": match.ObjectSelector} {
-		if selector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path.Child(name))...)
-		}
-	}
-	for i := range match.ResourceRules {
-		errs = append(errs, validateRule(&match.ResourceRules[i], path.Child("resourceRules").Index(i))...)
-	}
-	for i := range match.ExcludeResourceRules {
-		errs = append(errs, validateRule(&match.ExcludeResourceRules[i], path.Child("excludeResourceRules").Index(i))...)
-	}
-	return errs
-}
-
-func validateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	list := func(name string, values []string) {
-		switch {
-		case len(values) == 0:
-			errs = append(errs, field.Required(path.Child(name), ""))
-		case len(values) > 1 && slices.Contains(values, "*"):
-			errs = append(errs, field.Invalid(path.Child(name), values, "if '*' is present, must not specify other "+name))
-		}
-	}
-	list("apiGroups", rule.APIGroups)
-	list("apiVersions", rule.APIVersions)
-	for i, v := range rule.APIVersions {
-		if v == "" {
-			errs = append(errs, field.Required(path.Child("apiVersions").Index(i), ""))
-		}
-	}
-	operations := make([]string, 0, len(rule.Operations))
-	for i, op := range rule.Operations {
-		operations = append(operations, string(op))
-		supported := []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
-			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect}
-		if !slices.Contains(supported, op) {
-			errs = append(errs, field.NotSupported(path.Child("operations").Index(i), op, supported))
-		}
-	}
-	list("operations", operations)
-	if len(rule.Resources) == 0 {
-		errs = append(errs, field.Required(path.Child("resources"), ""))
-	}
-	for i, r := range rule.Resources {
-		resource, _, nested := strings.Cut(r, "/")
-		if r == "" || resource == "" || (nested && strings.HasSuffix(r, "/")) {
-			errs = append(errs, field.Invalid(path.Child("resources").Index(i), r, "must be a resource, a resource/subresource, or a wildcard for either"))
-		}
-	}
-	names := sets.New[string]()
-	for i, name := range rule.ResourceNames {
-		if names.Has(name) {
-			errs = append(errs, field.Duplicate(path.Child("resourceNames").Index(i), name))
-		}
-		names.Insert(name)
-	}
-	if s := rule.Scope; s != nil && *s != admissionregistrationv1.AllScopes && *s != admissionregistrationv1.ClusterScope && *s != admissionregistrationv1.NamespacedScope {
-		errs = append(errs, field.NotSupported(path.Child("scope"), *s,
-			[]admissionregistrationv1.ScopeType{admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope, admissionregistrationv1.AllScopes}))
-	}
-	return errs
-}
-
 func validateValidation(v *admissionregistrationv1.Validation, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	message := strings.TrimSpace(v.Message)
@@ -309,11 +247,9 @@ func validateValidation(v *admissionregistrationv1.Validation, path *field.Path)
 		errs = append(errs, field.Invalid(path.Child("message"), v.Message, "message must be non-empty if specified"))
 	case strings.ContainsAny(message, "\n\r"):
 		errs = append(errs, field.Invalid(path.Child("message"), v.Message, "message must not contain line breaks"))
-	case strings.ContainsAny(strings.TrimSpace(v.Expression), "\n\r") && v.Message == "" && v.MessageExpression == "":
-		errs = append(errs, field.Required(path.Child("message"), "message must be specified if expression contains line breaks"))
 	}
 	if r := v.Reason; r != nil {
-		supported := []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge, metav1.StatusReasonUnauthorized}
+		supported := []metav1.StatusReason{metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge}
 		if !slices.Contains(supported, *r) {
 			errs = append(errs, field.NotSupported(path.Child("reason"), *r, supported))
 		}
@@ -347,26 +283,29 @@ func validateAuditAnnotations(name string, list []admissionregistrationv1.AuditA
 func validateMutation(m *admissionregistrationv1.Mutation, path *field.Path) field.ErrorList {
 	switch m.PatchType {
 	case admissionregistrationv1.PatchTypeApplyConfiguration:
+		var errs field.ErrorList
 		if m.ApplyConfiguration == nil {
-			return field.ErrorList{field.Required(path.Child("applyConfiguration"), "must be specified when patchType is ApplyConfiguration")}
+			errs = append(errs, field.Required(path.Child("applyConfiguration"), "must be specified when patchType is ApplyConfiguration"))
 		}
 		if m.JSONPatch != nil {
-			return field.ErrorList{field.Invalid(path.Child("jsonPatch"), field.OmitValueType{}, "must not be specified when patchType is ApplyConfiguration")}
+			errs = append(errs, field.Invalid(path.Child("jsonPatch"), field.OmitValueType{}, "must not be specified when patchType is ApplyConfiguration"))
 		}
+		return errs
 	case admissionregistrationv1.PatchTypeJSONPatch:
+		var errs field.ErrorList
 		if m.JSONPatch == nil {
-			return field.ErrorList{field.Required(path.Child("jsonPatch"), "must be specified when patchType is JSONPatch")}
+			errs = append(errs, field.Required(path.Child("jsonPatch"), "must be specified when patchType is JSONPatch"))
 		}
 		if m.ApplyConfiguration != nil {
-			return field.ErrorList{field.Invalid(path.Child("applyConfiguration"), field.OmitValueType{}, "must not be specified when patchType is JSONPatch")}
+			errs = append(errs, field.Invalid(path.Child("applyConfiguration"), field.OmitValueType{}, "must not be specified when patchType is JSONPatch"))
 		}
+		return errs
 	case "":
 		return field.ErrorList{field.Required(path.Child("patchType"), "")}
 	default:
 		return field.ErrorList{field.NotSupported(path.Child("patchType"), m.PatchType,
 			[]admissionregistrationv1.PatchType{admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch})}
 	}
-	return nil
 }
 
 // validateBinding validates a binding; actions is nil where it has none.
@@ -375,6 +314,10 @@ func validateBinding(policyName string, ref *admissionregistrationv1.ParamRef, m
 	var errs field.ErrorList
 	if policyName == "" {
 		errs = append(errs, field.Required(path.Child("policyName"), ""))
+	} else {
+		for _, msg := range utilvalidation.IsDNS1123Subdomain(policyName) {
+			errs = append(errs, field.Invalid(path.Child("policyName"), policyName, msg))
+		}
 	}
 	if ref != nil {
 		errs = append(errs, validateParamRef(ref, path.Child("paramRef"))...)
@@ -412,9 +355,13 @@ func validateParamRef(ref *admissionregistrationv1.ParamRef, path *field.Path) f
 	var errs field.ErrorList
 	switch {
 	case ref.Name != "" && ref.Selector != nil:
-		errs = append(errs, field.Forbidden(path.Child("name"), "name and selector are mutually exclusive"))
+		errs = append(errs, field.Forbidden(path.Child("name"), "name and selector are mutually exclusive"),
+			field.Forbidden(path.Child("selector"), "name and selector are mutually exclusive"))
 	case ref.Name == "" && ref.Selector == nil:
 		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
+	}
+	for _, msg := range pathvalidation.IsValidPathSegmentName(ref.Name) {
+		errs = append(errs, field.Invalid(path.Child("name"), ref.Name, msg))
 	}
 	if ref.Selector != nil {
 		errs = append(errs, metav1validation.ValidateLabelSelector(ref.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)

@@ -102,6 +102,10 @@ func (m *mutation) policy(p *Policy) error {
 		m.misconfigured(p, nil, p.Err)
 		return nil
 	}
+	if err := m.paramKindServed(p); err != nil {
+		m.misconfigured(p, nil, err)
+		return nil
+	}
 	m.held.Reset()
 	for _, b := range p.Bindings {
 		params, ok, err := m.bound(p, b)
@@ -263,6 +267,7 @@ func (m *mutation) shadow(p *Policy, b *Binding, outcome, message string, starte
 // misconfigured denies, as the failure policy says, by a policy or binding that cannot be used.
 func (m *mutation) misconfigured(p *Policy, b *Binding, err error) {
 	if d, ok := m.misconfiguration(p, b, err); ok {
+		d.reason = metav1.StatusReasonForbidden // as upstream, where it is no validation that fails
 		m.denials = append(m.denials, d)
 	}
 }

@@ -29,6 +29,17 @@ type paramSet struct {
 // noParams is the list of a policy or binding without params: it is judged once, by null.
 var noParams = []*document.Document{nil}
 
+// paramKindServed returns what is wrong with a policy whose params are of a kind that is not served, in upstream's words.
+func (e *evaluation) paramKindServed(p *Policy) error {
+	if p.ParamKind == nil {
+		return nil
+	}
+	if r, _ := e.index.resourceOf(e.catalog, *p.ParamKind); r == nil {
+		return fmt.Errorf("failed to find resource referenced by paramKind: '%v'", *p.ParamKind)
+	}
+	return nil
+}
+
 // paramsFor returns the params of a binding, which is judged once by each. They are the most recent: a param whose write
 // has returned, to whatever server, is seen.
 func (e *evaluation) paramsFor(kind *schema.GroupVersionKind, ref *ParamRef) ([]*document.Document, error) {

@@ -63,6 +63,10 @@ func (v *validation) policy(p *Policy) error {
 		v.misconfigured(p, nil, p.Err)
 		return nil
 	}
+	if err := v.paramKindServed(p); err != nil {
+		v.misconfigured(p, nil, err)
+		return nil
+	}
 	judge, ok := p.Judge.(policies.Judge)
 	if !ok {
 		v.misconfigured(p, nil, errors.New("it has nothing to judge by"))

@@ -52,7 +52,7 @@ func TestParamKindVanishes(t *testing.T) {
 	c.vap(t, "most", object{"paramKind": object{"apiVersion": "example.com/v1", "kind": "Most"},
 		"validations": list{object{"expression": "size(object.data) <= params.n", "message": "too many"}}},
 		object{"paramRef": object{"name": "most", "parameterNotFoundAction": "Deny"}})
-	unknown := invalid("failed to configure binding: paramKind kind `example.com/v1, Kind=Most` not known")
+	unknown := invalid("failed to configure policy: failed to find resource referenced by paramKind: 'example.com/v1, Kind=Most'")
 	denied := invalid("ValidatingAdmissionPolicy 'most' with binding 'most' denied request: too many")
 	for range 3 {
 		unknown.check(t, "without the kind", c.judge(t))
