@@ -16,7 +16,6 @@ import (
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	webhookclient "k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	pluginlog "k8s.io/apiserver/plugin/pkg/audit/log"
 	"k8s.io/apiserver/plugin/pkg/audit/truncate"
 	"k8s.io/apiserver/plugin/pkg/audit/webhook"
@@ -102,6 +101,7 @@ func (a *Audit) openFile(c *LogConfig) (io.Writer, error) {
 	if err := f.Close(); err != nil {
 		return nil, err
 	}
+	// Its goroutine, which compresses and removes files, sleeps until the process ends: there is no way to stop it.
 	rotated := &lumberjack.Logger{Filename: c.Path, MaxSize: c.MaxSize, MaxAge: c.MaxAge, MaxBackups: c.MaxBackups, Compress: c.Compress}
 	a.file = rotated
 	return rotated, nil
@@ -111,7 +111,7 @@ func (a *Audit) openFile(c *LogConfig) (io.Writer, error) {
 func (d *Delivery) wrap(backend audit.Backend) audit.Backend {
 	switch d.Mode {
 	case ModeBatch:
-		backend = buffered.NewBackend(backend, d.Batch)
+		backend = newBuffered(backend, d.Batch)
 	case ModeBlocking:
 		backend = lenient{backend}
 	}

@@ -15,7 +15,8 @@ import (
 
 // Modes of a backend.
 const (
-	// ModeBatch keeps events in memory and writes many at once. Requests do not wait; what does not fit is lost.
+	// ModeBatch keeps events in memory and writes many at once. Requests do not wait; events beyond the number that may
+	// wait are lost, and the objects of those that wait are 64 MiB at most: later ones are left out.
 	ModeBatch = "batch"
 	// ModeBlocking writes an event before the request goes on. An event that cannot be written is lost.
 	ModeBlocking = "blocking"
