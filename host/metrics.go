@@ -69,13 +69,33 @@ func classLabel(c Class) string {
 	return c.String()
 }
 
-func (m *metrics) called(module string, op abi.Op, class Class, d time.Duration, fuel uint64) {
-	if m == nil {
-		return
+// series are what a module's calls of a hook are counted in. To find them takes
+// longer than to count.
+type series struct {
+	module         string
+	op             abi.Op
+	ok             prometheus.Counter
+	duration, fuel prometheus.Observer
+}
+
+func (m *metrics) series(module string, op abi.Op) *series {
+	return &series{
+		module: module, op: op,
+		ok:       m.calls.WithLabelValues(module, op.String(), classLabel(0)),
+		duration: m.duration.WithLabelValues(module, op.String()),
+		fuel:     m.fuel.WithLabelValues(module, op.String()),
 	}
-	m.calls.WithLabelValues(module, op.String(), classLabel(class)).Inc()
-	m.duration.WithLabelValues(module, op.String()).Observe(d.Seconds())
-	m.fuel.WithLabelValues(module, op.String()).Observe(float64(fuel))
+}
+
+// called counts a call in series of its.
+func (m *metrics) called(s *series, class Class, d time.Duration, fuel uint64) {
+	if class == 0 {
+		s.ok.Inc()
+	} else {
+		m.calls.WithLabelValues(s.module, s.op.String(), classLabel(class)).Inc()
+	}
+	s.duration.Observe(d.Seconds())
+	s.fuel.Observe(float64(fuel))
 }
 
 func (m *metrics) compiled(d time.Duration) {

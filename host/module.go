@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir.dev/weir/abi"
@@ -27,6 +28,7 @@ type Module struct {
 	ops      abi.OpSet
 	state    *state // nil if the module is not resettable
 	pool     *pool.Pool[*guest]
+	series   [32]atomic.Pointer[series] // by hook
 
 	mu      sync.Mutex
 	refs    int           // guarded by mu
@@ -329,11 +331,29 @@ func (m *Module) Call(ctx context.Context, call *Call) (*Result, error) {
 	d := now().Sub(start)
 	if err != nil {
 		err.Module, err.Op = m.config.Name, call.Op
-		m.artefact.host.metrics.called(m.config.Name, call.Op, err.Class, d, err.Fuel)
+		m.count(call.Op, err.Class, d, err.Fuel)
 		return nil, err
 	}
-	m.artefact.host.metrics.called(m.config.Name, call.Op, 0, d, res.Fuel)
+	m.count(call.Op, 0, d, res.Fuel)
 	return res, nil
+}
+
+// count counts a call.
+func (m *Module) count(op abi.Op, class Class, d time.Duration, fuel uint64) {
+	all := m.artefact.host.metrics
+	if all == nil {
+		return
+	}
+	s := (*series)(nil)
+	if at := int(op); at >= 0 && at < len(m.series) {
+		if s = m.series[at].Load(); s == nil {
+			s = all.series(m.config.Name, op)
+			m.series[at].Store(s)
+		}
+	} else { // there is no such hook
+		s = all.series(m.config.Name, op)
+	}
+	all.called(s, class, d, fuel)
 }
 
 // lend takes a guest from the pool.
