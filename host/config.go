@@ -141,7 +141,7 @@ type Config struct {
 	Interpreter bool
 	// Registerer takes the metrics; nil means that there are none.
 	Registerer prometheus.Registerer
-	// Now is the clock for deadlines; nil means time.Now.
+	// Now is the clock for deadlines and durations; nil means the system's.
 	Now func() time.Time
 }
 
@@ -182,7 +182,9 @@ func (c Config) withDefaults() Config {
 		c.CompileWorkers = max(2, runtime.GOMAXPROCS(0))
 	}
 	if c.Now == nil {
-		c.Now = time.Now
+		// The monotonic clock alone takes half the time of both.
+		started := time.Now()
+		c.Now = func() time.Time { return started.Add(time.Since(started)) }
 	}
 	return c
 }

@@ -277,25 +277,15 @@ func (m *Module) invocation(ctx context.Context, call *Call, settings *document.
 	return c
 }
 
-// begin makes c an invocation without inputs, which is made at a time.
+// begin makes c, which is zero, an invocation without inputs, made at a time.
 func (m *Module) begin(c *invocation, ctx context.Context, call *Call, at time.Time) {
 	limits := m.config.Limits
 	allowance := limits.allowance(call)
-	*c = invocation{
-		at:        at,
-		Context:   ctx,
-		op:        call.Op,
-		budget:    call.Budget,
-		limit:     int64(limits.Fuel) + allowance,
-		allowance: allowance,
-		now:       m.artefact.host.config.Now,
-		logger:    m.config.Logger,
-		trace:     call.Trace,
-		look: looker{
-			capabilities: m.manifest.Capabilities,
-			objects:      m.config.Lookuper, authorizer: m.config.Authorizer,
-		},
-	}
+	c.Context, c.at, c.now = ctx, at, m.artefact.host.config.Now
+	c.op, c.budget, c.trace = call.Op, call.Budget, call.Trace
+	c.limit, c.allowance = int64(limits.Fuel)+allowance, allowance
+	c.logger = m.config.Logger
+	c.look.capabilities, c.look.objects, c.look.authorizer = m.manifest.Capabilities, m.config.Lookuper, m.config.Authorizer
 	if call.Lookuper != nil {
 		c.look.objects = call.Lookuper
 	}
