@@ -71,6 +71,8 @@ func newBuilder(set *resources.Set, storages rowStorages, prefix string, engines
 		set: set, storages: storages, prefix: prefix, engine: engine, logger: logger,
 		native: map[schema.GroupResource]func(string) []rest.Layer{
 			{Resource: "namespaces"}: layer(registry.NamespaceLayer{}),
+			{Resource: "configmaps"}: layer(registry.ConfigMapLayer{}),
+			{Resource: "secrets"}:    layer(registry.SecretLayer{}),
 			{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: func(subresource string) []rest.Layer {
 				return []rest.Layer{loader.CRDLayer(subresource)}
 			},
