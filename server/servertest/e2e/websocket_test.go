@@ -90,6 +90,22 @@ func TestWatchByWebSocket(t *testing.T) {
 		t.Fatalf("%d %s", code, body)
 	}
 	expect("DELETED", "1")
+	other, err := dial(configMapsPath+"?watch=true", token("secret"), "b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	const counted = `apiserver_request_total{code="101",group="",resource="configmaps",subresource="",verb="watch",version="v1"} 1`
+	for end := time.Now().Add(patience); ; { // when the watch has ended
+		if _, metrics := send(t, env, "GET", "/metrics", "", ""); strings.Contains(string(metrics), counted) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %s", counted)
+		}
+	}
 	if err := env.Stop(); err != nil {
 		t.Error(err)
 	}
