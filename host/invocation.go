@@ -14,7 +14,7 @@ import (
 )
 
 // sliceFuel is how much a guest may run between two looks at the clock and
-// the scheduler: some 0.2 ms.
+// the scheduler: some 50 µs, 10 ms if it does nothing but miss the caches.
 const sliceFuel = 500_000
 
 // Fuel of imports, in proportion to what they cost the host.
