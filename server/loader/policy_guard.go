@@ -8,7 +8,7 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -360,7 +360,7 @@ func validateParamRef(ref *admissionregistrationv1.ParamRef, path *field.Path) f
 	case ref.Name == "" && ref.Selector == nil:
 		errs = append(errs, field.Required(path, "one of name or selector must be specified"))
 	}
-	for _, msg := range pathvalidation.IsValidPathSegmentName(ref.Name) {
+	for _, msg := range content.IsPathSegmentName(ref.Name) {
 		errs = append(errs, field.Invalid(path.Child("name"), ref.Name, msg))
 	}
 	if ref.Selector != nil {

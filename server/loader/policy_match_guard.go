@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -66,7 +66,7 @@ func validateRule(rule *admissionregistrationv1.NamedRuleWithOperations, path *f
 		if names.Has(name) {
 			errs = append(errs, field.Duplicate(path.Child("resourceNames").Index(i), name))
 		}
-		for _, msg := range pathvalidation.IsValidPathSegmentName(name) {
+		for _, msg := range content.IsPathSegmentName(name) {
 			errs = append(errs, field.Invalid(path.Child("resourceNames").Index(i), name, msg))
 		}
 		names.Insert(name)

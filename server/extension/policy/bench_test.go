@@ -88,7 +88,8 @@ func BenchmarkValidate(b *testing.B) {
 }
 
 // TestAllocationsOfAMatch: what one more policy that matches allocates is its decision, the two objects that its
-// expression looks into and the text that it compares. A pool that is emptied in between adds a little.
+// expression looks into and the text that it compares: four. What a pool has lost, as it does at random under the race
+// detector, is less than one.
 func TestAllocationsOfAMatch(t *testing.T) {
 	per := func(n int) float64 {
 		x, ctx, create := matching(t, n)
@@ -98,10 +99,10 @@ func TestAllocationsOfAMatch(t *testing.T) {
 			}
 		})
 	}
-	const policies, want = 100, 4.0
+	const policies, most = 100, 5
 	one, many := per(1), per(1+policies)
-	if more := (many - one) / policies; more > want+0.5 {
-		t.Errorf("%.2f allocations a policy, want %.0f", more, want)
+	if more := (many - one) / policies; more >= most {
+		t.Errorf("%.2f allocations a policy", more)
 	}
 }
 

@@ -62,7 +62,7 @@ func TestTimeOfAllPolicies(t *testing.T) {
 			case tc.want == "" && err != nil, tc.want != "" && err == nil:
 				t.Fatalf("%v, want %q", err, tc.want)
 			case err != nil:
-				status, _ := err.(apierrors.APIStatus) //nolint:errorlint // it is made by this package
+				status, _ := err.(apierrors.APIStatus)
 				message := status.Status().Message
 				if message != tc.want && message != `widgets.example.com "w" is forbidden: `+tc.want && message != "Timeout: "+tc.want {
 					t.Errorf("%s, want %s", message, tc.want)

@@ -88,7 +88,7 @@ func byLabel(role, missing string) object {
 	return object{"paramRef": object{"selector": object{"matchLabels": object{"role": role}}, "parameterNotFoundAction": missing}}
 }
 
-func acts(actions ...any) object { return object{"validationActions": list(actions)} }
+func acts(actions ...any) object { return object{"validationActions": actions} }
 
 func says(expression string, more object) object {
 	return object{"validations": list{merged(object{"expression": expression}, more)}}
