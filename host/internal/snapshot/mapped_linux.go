@@ -15,14 +15,16 @@ const (
 	// that there be as many: it has to stay in the processor's caches.
 	copiesBytes = 512 << 10
 	// restoresPerCopy is how often a memory was restored for each copy that
-	// it has: what is seldom used stays small.
-	restoresPerCopy = 16
+	// it has: a copy takes up to a millisecond to make, and what is seldom
+	// used stays small.
+	restoresPerCopy = 256
 	// restoresAfterGrowth is for how long a memory has no copies after a call
 	// that has made it grow.
 	restoresAfterGrowth = 256
-	// restoresPerMapping is after how many restores copies are mapped anew, so
-	// that what one call has written is not put back for ever.
-	restoresPerMapping = 1024
+	// restoresPerMapping is after how many restores copies that are large are
+	// mapped anew, which takes a millisecond each, so that what one call has
+	// written is not put back for ever.
+	restoresPerMapping = 1 << 14
 	// reserveBytes bounds the address space of one memory with its copies.
 	reserveBytes = 8 << 30
 	// keepBytes is up to how much memory that a call has grown by is cleared
@@ -229,7 +231,7 @@ func (m *mappedMemory) next() error {
 	}
 	active := min(m.reserved, 1+max(0, m.restores)/restoresPerCopy, max(1, copiesBytes/max(1, m.restored)))
 	from := active // the copies from here on hold more than they are worth
-	if m.restores-m.mappedAt >= restoresPerMapping {
+	if m.restores-m.mappedAt >= restoresPerMapping && m.restored > copiesBytes/maxCopies {
 		from, m.mappedAt = 0, m.restores
 	}
 	for i := from; i < m.active; i++ {

@@ -54,17 +54,19 @@ func TestRestore(t *testing.T) {
 			}
 			rnd := rand.New(rand.NewPCG(1, 2))
 			copies := 0
-			for round := range 4000 {
+			for round := range 9000 {
 				// Reads, sparse writes, sometimes all of it, sometimes growth.
 				_ = buf[rnd.IntN(len(buf))]
 				for range rnd.IntN(50) {
 					buf[rnd.IntN(page/2)] ^= 0xff
 				}
-				buf[rnd.IntN(len(buf))] ^= 0xff
-				if round%1300 == 0 {
+				if round%500 == 0 {
+					buf[rnd.IntN(len(buf))] ^= 0xff
+				}
+				if round == 8000 {
 					clear(buf)
 				}
-				if round < 30 && round%3 == 0 || round%700 == 699 {
+				if round < 30 && round%3 == 0 || round%3000 == 2999 {
 					buf = mem.Reallocate(uint64(6+rnd.IntN(10)) * page)
 					if buf == nil {
 						t.Fatal("does not grow")
