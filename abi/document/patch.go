@@ -21,7 +21,8 @@ const (
 var ErrTestFailed = errors.New("test failed")
 
 // ApplyPatch applies a JSON patch (RFC 6902) and gives the new document, which
-// may have up to limit bytes. Of two numbers only the spelling is compared by
+// may have up to limit bytes. As in kube-apiserver, a member that an object does
+// not have can be replaced, and is null for a test. Of two numbers only the spelling is compared by
 // test; the error of one that does not hold is [ErrTestFailed]. What a patch
 // may cost is bounded: the number of its operations, the bytes it copies and
 // tests, and the array elements it moves.
@@ -139,18 +140,16 @@ func (p *patcher) apply(op Value) error {
 			p.root = leaf(value)
 			return nil
 		}
-		n, err := p.find(path)
-		if err != nil {
-			return err
-		}
-		*n = *leaf(value)
-		return nil
+		return p.replace(path, leaf(value))
 	case "remove":
 		_, err := p.remove(path)
 		return err
 	case "test":
 		n, err := p.find(path)
 		if err != nil {
+			if value.Kind() == Null && p.isAbsent(path) {
+				return nil
+			}
 			return err
 		}
 		d, err := p.render(n)
@@ -254,6 +253,33 @@ func (p *patcher) add(path []string, value *patchNode) error {
 	}
 	n.items = slices.Insert(n.items, i, value)
 	return nil
+}
+
+// replace sets a member of an object also where there is none, which RFC 6902 has as an error: kube-apiserver's library
+// does so, and clients rely on it.
+func (p *patcher) replace(path []string, value *patchNode) error {
+	if p.isAbsent(path) {
+		return p.add(path, value)
+	}
+	n, err := p.find(path)
+	if err != nil {
+		return err
+	}
+	*n = *value
+	return nil
+}
+
+// isAbsent reports whether the path names a member that an object, which is there, does not have.
+func (p *patcher) isAbsent(path []string) bool {
+	if len(path) == 0 {
+		return false
+	}
+	n, token, err := p.parent(path)
+	if err != nil || n.kind != Object {
+		return false
+	}
+	_, ok := n.members[token]
+	return !ok
 }
 
 func (p *patcher) remove(path []string) (*patchNode, error) {

@@ -26,8 +26,6 @@ var deviations = map[string]deviation{
 		ownWords},
 	"JSON patch op is unknown": {`403 Invalid: policy 'NAMESPACE' with binding 'NAMESPACE' denied request: JSON Patch: operation 0: op "bend" does not exist | causes policy 'NAMESPACE' with binding 'NAMESPACE' denied request: JSON Patch: operation 0: op "bend" does not exist`,
 		ownWords},
-	"JSON patch replaces what is not there": {"403 Invalid: policy 'NAMESPACE' with binding 'NAMESPACE' denied request: JSON Patch: operation 0: /data/none does not exist | causes policy 'NAMESPACE' with binding 'NAMESPACE' denied request: JSON Patch: operation 0: /data/none does not exist",
-		"RFC 6902, section 4.3: the target location must exist for the operation to be successful"},
 	"JSON patch of a number": {`422 Invalid: ConfigMap "x" is invalid: data.w: Invalid value: "integer": data.w in body must be of type string: "integer" | causes FieldValueTypeInvalid data.w Invalid value: "integer": data.w in body must be of type string: "integer"`,
 		"what a policy makes of an object is validated as what a client sends, and is no error of the server"},
 	"not reinvoked": {`201 | data {"first":"x","v":"x","w":"w"}`,
