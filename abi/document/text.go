@@ -1,6 +1,7 @@
 package document
 
 import (
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -10,6 +11,15 @@ const hexDigits = "0123456789abcdef"
 // alias returns b as a string without a copy. b is always part of a document's
 // bytes, which are never written to.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// AppendString appends s as a string of canonical JSON, for who writes a document
+// member by member. Each run of what is not UTF-8 in s becomes U+FFFD.
+func AppendString(dst []byte, s string) []byte {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	return appendQuoted(dst, s)
+}
 
 // appendQuoted appends the canonical JSON string of s, which must be valid UTF-8.
 func appendQuoted(dst []byte, s string) []byte {

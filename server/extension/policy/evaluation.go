@@ -133,11 +133,7 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 	}
 	if m == nil || m.Mentions("request") {
 		if seen.request == nil {
-			made, err := newRequest(e.attributes, seen.as)
-			if err != nil {
-				return nil, apierrors.NewInternalError(fmt.Errorf("request for policies: %w", err))
-			}
-			seen.request = made
+			seen.request = newRequest(e.attributes, seen.as)
 		}
 		r.Request = seen.request.Root()
 	}
