@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -155,6 +156,55 @@ func TestObjects(t *testing.T) {
 				if raw, err := json.Marshal(got); err != nil || has != (want != "") || want != "" && !parse(t, string(raw)).Equal(parse(t, want)) {
 					t.Errorf("%s is %s, want %s", field, raw, want)
 				}
+			}
+		})
+	}
+}
+
+// TestSecretStatus: an answer about a Secret may quote it. Where the level is to keep its content out of the log, neither
+// the message nor the causes are recorded; the client's answer stays as it is.
+func TestSecretStatus(t *testing.T) {
+	tests := []struct {
+		name, level, group, resource string
+		want                         bool // that the texts are recorded
+	}{
+		{name: "metadata", level: "Metadata", resource: "secrets"},
+		{name: "request", level: "Request", resource: "secrets", want: true},
+		{name: "both", level: "RequestResponse", resource: "secrets", want: true},
+		{name: "another resource", level: "Metadata", resource: "configmaps", want: true},
+		{name: "another group", level: "Metadata", resource: "secrets", group: "example.com", want: true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			log := filepath.Join(t.TempDir(), "audit.log")
+			a := open(t, audit.Config{PolicyFile: policyFile(t, "- {level: "+tc.level+", omitStages: [RequestReceived]}\n"), Log: audit.LogConfig{Path: log}})
+			r, _ := request(t, http.MethodPatch)
+			ctx, event := a.Begin(r, authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice"}, Verb: "patch",
+				APIGroup: tc.group, APIVersion: "v1", Resource: tc.resource, Namespace: "shop", Name: "a", ResourceRequest: true})
+			status := &metav1.Status{Status: metav1.StatusFailure, Code: 422, Reason: metav1.StatusReasonInvalid, Message: `"hunter2" is invalid`,
+				Details: &metav1.StatusDetails{Name: "a", Kind: "Secret", Causes: []metav1.StatusCause{
+					{Type: metav1.CauseTypeFieldValueInvalid, Field: `data["hunter2"]`, Message: `Invalid value: "hunter2"`}}}}
+			sent := status.DeepCopy()
+			event.Status(status)
+			event.Complete(ctx, false)
+			if !reflect.DeepEqual(status, sent) {
+				t.Errorf("the client's answer is now %v", status)
+			}
+			events := readEvents(t, log)["id"]
+			if len(events) != 1 {
+				t.Fatalf("events %v", events)
+			}
+			raw, err := json.Marshal(events[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := bytes.Contains(raw, []byte("hunter2")); got != tc.want {
+				t.Errorf("the event: %s", raw)
+			}
+			want := `{"code":422,"details":{"causes":[{"reason":"FieldValueInvalid"}],"kind":"Secret","name":"a"},` +
+				`"message":"not recorded: it may quote the Secret","metadata":{},"reason":"Invalid","status":"Failure"}`
+			if raw, err = json.Marshal(events[0]["responseStatus"]); err != nil || !tc.want && string(raw) != want {
+				t.Errorf("the status is %s, want %s", raw, want)
 			}
 		})
 	}

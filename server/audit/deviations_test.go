@@ -21,6 +21,7 @@ var anotherStatus = []string{
 //   - A slow request is not annotated with what took how long (apiserver.latency.k8s.io/…): nothing measures it.
 //   - Impersonation is not constrained (KEP-5284), so that no constraint is told.
 //   - The apply of no YAML has an event of its end. Upstream's has a request object that is no JSON, and is lost.
+//   - An answer about a Secret is recorded without its texts below the level Request (TestSecretStatus; no step has one).
 //   - Policies are judged in the order of their names: see sorted.
 func deviate(step string, e event) {
 	if sent, ok := e["requestObject"].(map[string]any); ok {

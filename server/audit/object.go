@@ -21,6 +21,8 @@ const (
 	maxObjectBytes = 10 << 20
 	// truncatedAnnotation is upstream's, of an event whose objects were left out.
 	truncatedAnnotation = "audit.k8s.io/truncated"
+	// secretMessage is the message of an answer about a Secret, where its content is not recorded.
+	secretMessage = "not recorded: it may quote the Secret"
 )
 
 // mostObjectBytes is the size from which on an object is not recorded: where each backend would truncate it anyway, there
@@ -70,10 +72,14 @@ func (r *Request) Patch(patch []byte) {
 	}
 }
 
-// Status records what a Status answers, and at the level RequestResponse the Status itself.
+// Status records what a Status answers, and at the level RequestResponse the Status itself. Below the level Request, that
+// about a Secret is recorded without its texts.
 func (r *Request) Status(status *metav1.Status) {
 	if r == nil {
 		return
+	}
+	if r.secret {
+		status = withoutTexts(status)
 	}
 	var obj *runtime.Unknown
 	if r.level.GreaterOrEqual(auditinternal.LevelRequestResponse) {
@@ -82,6 +88,22 @@ func (r *Request) Status(status *metav1.Status) {
 		}
 	}
 	r.event.LogResponseObject(status, obj)
+}
+
+// withoutTexts returns what a Status says in its codes. Its message, and what it says of fields, may quote the object: a
+// value that is invalid, or all of a patched object.
+func withoutTexts(status *metav1.Status) *metav1.Status {
+	out := &metav1.Status{Status: status.Status, Reason: status.Reason, Code: status.Code}
+	if status.Message != "" {
+		out.Message = secretMessage
+	}
+	if d := status.Details; d != nil {
+		out.Details = &metav1.StatusDetails{Name: d.Name, Group: d.Group, Kind: d.Kind, UID: d.UID, RetryAfterSeconds: d.RetryAfterSeconds}
+		for _, cause := range d.Causes {
+			out.Details.Causes = append(out.Details.Causes, metav1.StatusCause{Type: cause.Type})
+		}
+	}
+	return out
 }
 
 // Answer records, at the level RequestResponse, the JSON value that chunks make up together: it is copied. One that is too

@@ -18,7 +18,9 @@ type Request struct {
 	event             *audit.AuditContext
 	level             auditinternal.Level
 	omitManagedFields bool
-	most              int
+	// secret is whether the request is about a Secret, of which the level records no content.
+	secret bool
+	most   int
 }
 
 type requestKey struct{}
@@ -54,7 +56,9 @@ func (a *Audit) Begin(r *http.Request, attributes authorizer.Attributes) (contex
 		received = time.Now()
 	}
 	audit.LogRequestMetadata(ctx, r, received, attributes)
-	out := &Request{event: event, level: config.Level, omitManagedFields: config.OmitManagedFields, most: a.most}
+	out := &Request{event: event, level: config.Level, omitManagedFields: config.OmitManagedFields, most: a.most,
+		secret: config.Level.Less(auditinternal.LevelRequest) && attributes.IsResourceRequest() &&
+			attributes.GetAPIGroup() == "" && attributes.GetResource() == "secrets"}
 	return context.WithValue(ctx, requestKey{}, out), out
 }
 
