@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,7 +40,7 @@ func (s *server) auditPatch(ctx context.Context, patchType types.PatchType, body
 	if !event.RecordsObjects() {
 		return nil
 	}
-	if !json.Valid(body) {
+	if !json.Valid(body) || !utf8.Valid(body) { // the former lets strings have any bytes
 		if patchType != types.ApplyYAMLPatchType {
 			return nil // it will be refused
 		}
