@@ -2,18 +2,24 @@ package endpoints
 
 import (
 	"bufio"
+	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
 	"golang.org/x/net/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // bearerProtocol begins the sub-protocol in which a browser says who it is, as it can send no other header.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
+
+// webSocketVersion is RFC 6455's.
+const webSocketVersion = websocket.SupportedProtocolVersion
 
 // wantsWebSocket reports whether a client asks for messages of a WebSocket, RFC 6455, which browsers and dashboards
 // watch with. HTTP/2 has no such upgrade.
@@ -26,6 +32,9 @@ func wantsWebSocket(req *http.Request) bool {
 // plain watch has; the end is a close frame of status 1000. Whatever the client sends is ignored, but for its pings
 // and its close.
 func answerSocket(w http.ResponseWriter, req *http.Request, timeout time.Duration, cancel func(), send func(stream)) error {
+	if err := checkHandshake(w.Header(), req); err != nil {
+		return err
+	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return err
@@ -50,6 +59,22 @@ func answerSocket(w http.ResponseWriter, req *http.Request, timeout time.Duratio
 			<-left
 		},
 	}.ServeHTTP(&hijacked{w, conn, buffered}, req)
+	return nil
+}
+
+// checkHandshake refuses what websocket.Server would, RFC 6455 section 4.2.1, while there still is an answer of HTTP to
+// give: a connection that is taken over is audited and counted as a watch.
+func checkHandshake(answer http.Header, req *http.Request) error {
+	if req.Header.Get("Sec-WebSocket-Version") != webSocketVersion {
+		answer.Set("Sec-WebSocket-Version", webSocketVersion)
+		return apierrors.NewBadRequest("the WebSocket is to be of Sec-WebSocket-Version " + webSocketVersion)
+	}
+	if req.Header.Get("Sec-WebSocket-Key") == "" {
+		return apierrors.NewBadRequest("a WebSocket needs a Sec-WebSocket-Key")
+	}
+	if _, err := url.ParseRequestURI("wss://" + req.Host + req.URL.RequestURI()); err != nil {
+		return apierrors.NewBadRequest(fmt.Sprintf("a WebSocket needs a Host: %v", err))
+	}
 	return nil
 }
 

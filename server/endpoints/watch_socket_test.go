@@ -114,15 +114,25 @@ func TestWebSocketHandshake(t *testing.T) {
 		{"protocols", "?watch=true&resourceVersion=100&timeoutSeconds=1", []string{"Sec-WebSocket-Protocol: a, b"},
 			[]string{"HTTP/1.1 101 ", "Sec-WebSocket-Protocol: a\r\n"}},
 		{"no time", "?watch=true&timeoutSeconds=-1", nil, []string{"HTTP/1.1 101 ", "\r\n\r\n\x88\x02\x03\xe8"}},
-		{"other version", "?watch=true", []string{"Sec-WebSocket-Version: 8"}, []string{"HTTP/1.1 400 ", "Sec-WebSocket-Version: 13"}},
+		{"other version", "?watch=true", []string{"Sec-WebSocket-Version: 8"}, []string{"HTTP/1.1 400 ", "Sec-Websocket-Version: 13\r\n", `"kind":"Status"`, `"code":400`}},
+		{"no version", "?watch=true", nil, []string{"HTTP/1.1 400 ", "Sec-Websocket-Version: 13\r\n", `"kind":"Status"`, `"code":400`}},
+		{"no key", "?watch=true", nil, []string{"HTTP/1.1 400 ", `"kind":"Status"`, `"code":400`}},
+		{"no host", "?watch=true", nil, []string{"HTTP/1.1 400 ", `"kind":"Status"`, `"code":400`}},
 		{"options", "?watch=true&sendInitialEvents=true", nil, []string{"HTTP/1.1 422 ", `"kind":"Status"`}},
 		{"a list", "", nil, []string{"HTTP/1.1 200 ", `"kind":"WidgetList"`}},
 	}
 	w := newWorld(t, Config{})
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			headers := append([]string{"Host: a", "Upgrade: WebSocket", "Connection: keep-alive, Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="}, tc.headers...)
-			if tc.name != "other version" {
+			host := "a"
+			if tc.name == "no host" {
+				host = "a:b"
+			}
+			headers := append([]string{"Host: " + host, "Upgrade: WebSocket", "Connection: keep-alive, Upgrade"}, tc.headers...)
+			if tc.name != "no key" {
+				headers = append(headers, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+			}
+			if !strings.HasSuffix(tc.name, " version") {
 				headers = append(headers, "Sec-WebSocket-Version: 13")
 			}
 			if tc.path == "" {
