@@ -81,7 +81,7 @@ func (s *server) patch(w http.ResponseWriter, req *http.Request, sc *scope) erro
 // patchTypes are the types that the resource supports, as a 415 lists them.
 func (sc *scope) patchTypes() []string {
 	supported := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if sc.version.PatchMeta != nil && (sc.sub == nil || sc.sub.Kind == "") {
+	if sc.version.PatchMeta != nil && sc.ownKind() {
 		supported = append(supported, string(types.StrategicMergePatchType))
 	}
 	if sc.fields != nil {

@@ -117,7 +117,7 @@ func newScope(req *restful.Request) (*scope, error) {
 	}
 	sc.storage = sc.sub.Storage
 	sc.fields = sc.sub.Fields
-	if sc.sub.Kind != "" {
+	if !sc.ownKind() {
 		sc.kind = sc.sub.GroupVersionKind
 		sc.schema = sc.sub.Schema
 		sc.converter = nil
@@ -125,6 +125,13 @@ func newScope(req *restful.Request) (*scope, error) {
 		sc.schema = sc.sub.Schema
 	}
 	return sc, nil
+}
+
+// ownKind reports whether the request is about objects of the resource's kind: the resource itself, or a subresource such
+// as status, and not scale.
+func (sc *scope) ownKind() bool {
+	return sc.sub == nil || sc.sub.Kind == "" ||
+		sc.sub.GroupVersionKind == schema.GroupVersionKind{Group: sc.resource.Group, Version: sc.version.Name, Kind: sc.resource.Kind}
 }
 
 // agrees refuses a path that the filters, which authorized it, have read

@@ -34,7 +34,7 @@ func (s *server) newTable(req *http.Request, sc *scope, gv schema.GroupVersion) 
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("Unable to convert to Table as requested: %v", errs[0]))
 	}
 	t := &table{gv: gv, columns: sc.version.Columns, include: opts.IncludeObject, now: s.Now}
-	if len(t.columns) == 0 || sc.sub != nil && sc.sub.Kind != "" {
+	if len(t.columns) == 0 || !sc.ownKind() {
 		t.columns = defaultColumns()
 	}
 	return t, nil

@@ -3,6 +3,13 @@ package endpoints
 import (
 	"strings"
 	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"weir.dev/weir/server/rest"
 )
 
 func TestCreateGetListUpdateDelete(t *testing.T) {
@@ -231,6 +238,49 @@ func TestPatchTypes(t *testing.T) {
 	bad := w.do(t, "PATCH", pods+"/p", `{"spec":{"$patch":"explode"}}`, "Content-Type: application/strategic-merge-patch+json")
 	if bad.code != 400 {
 		t.Errorf("unknown $patch: %d %s", bad.code, bad.body)
+	}
+}
+
+// The status subresource takes and gives objects of the resource's kind, scale those of another.
+func TestSubresourceKinds(t *testing.T) {
+	w := newWorld(t, Config{})
+	v := w.catalog.Resource("", "pods").Version("v1")
+	v.Columns = []rest.Column{{TableColumnDefinition: metav1.TableColumnDefinition{Name: "Replicas", Type: "integer"}, Cell: func(map[string]any, time.Time) any { return 1 }}}
+	v.Schema, v.Subresources = fieldsSchema{sets.New("containers", "replicas")}, map[string]*rest.Subresource{}
+	for name, kind := range map[string]schema.GroupVersionKind{
+		"status": {Version: "v1", Kind: "Pod"}, "empty": {}, "scale": {Group: "autoscaling", Version: "v1", Kind: "Scale"},
+		"eviction": {Group: "policy", Version: "v1", Kind: "Pod"}, // of the same name, in another group
+	} {
+		v.Subresources[name] = &rest.Subresource{Name: name, GroupVersionKind: kind, Storage: subStorage{w.pods}}
+	}
+	pod := "/api/v1/namespaces/default/pods/p"
+	if made := w.do(t, "POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a","image":"1"}]}}`); made.code != 201 {
+		t.Fatalf("create pod: %d %s", made.code, made.body)
+	}
+	tests := []struct {
+		name, column string
+		code         int
+	}{
+		{"", "Replicas", 200}, {"/status", "Replicas", 200}, {"/empty", "Replicas", 200}, {"/scale", "Name", 415}, {"/eviction", "Name", 415},
+	}
+	for _, tc := range tests {
+		t.Run("p"+tc.name, func(t *testing.T) {
+			got := w.do(t, "PATCH", pod+tc.name, `{"spec":{"containers":[{"name":"b","image":"2"}]}}`, "Content-Type: application/strategic-merge-patch+json")
+			if got.code != tc.code || tc.code == 200 && got.document(t).Get("spec", "containers").Len() != 2 {
+				t.Errorf("strategic: %d %s", got.code, got.body)
+			}
+			got = w.do(t, "GET", pod+tc.name, "", "Accept: application/json;as=Table;g=meta.k8s.io;v=v1")
+			if first := got.document(t).Get("columnDefinitions").Index(0).Get("name").String(); got.code != 200 || first != tc.column {
+				t.Errorf("table: %d %s", got.code, got.body)
+			}
+			if tc.code != 200 {
+				return
+			}
+			got = w.do(t, "PATCH", pod+tc.name+"?fieldValidation=Strict", `{"spec":{"colour":"red"}}`, "Content-Type: application/merge-patch+json")
+			if got.code != 422 || !strings.Contains(got.body, "unknown field") {
+				t.Errorf("unknown field: %d %s", got.code, got.body)
+			}
+		})
 	}
 }
 

@@ -140,7 +140,7 @@ func withGVK(raw json.RawMessage, kind kindOf) (json.RawMessage, error) {
 
 // subKind is the kind of a subresource: its own, or that of the resource.
 func (d definitions) subKind(parent kindOf, sub *rest.Subresource) kindOf {
-	if sub.Kind == "" {
+	if sub.Kind == "" || sub.GroupVersionKind == parent.GroupVersionKind {
 		return parent
 	}
 	kind := kindOf{GroupVersionKind: sub.GroupVersionKind}

@@ -71,16 +71,16 @@ func pathsOf(r *rest.Resource, v *rest.Version, kind, list kindOf, defs definiti
 		add(path{base + "/" + r.Name, nil, []operation{listOperation(all, kind, list)}})
 	}
 	named := append(slices.Clone(parameters), "name")
-	operations := objectOperations(verbs, ids, kind, patchTypes(v, nil))
+	operations := objectOperations(verbs, ids, kind, patchTypes(v, true))
 	if slices.Contains(verbs, "create") && !slices.Contains(verbs, "patch") {
-		operations = append(operations, refusedPatch(ids, kind, patchTypes(v, nil)))
+		operations = append(operations, refusedPatch(ids, kind, patchTypes(v, true)))
 	}
 	add(path{collection + "/{name}", named, operations})
 	for _, sub := range sortedSubresources(v) {
 		subIDs := ids
 		subIDs.suffix = title(sub.Name)
 		subKind := defs.subKind(kind, sub)
-		add(path{collection + "/{name}/" + sub.Name, named, objectOperations(discovery.Verbs(sub.Storage), subIDs, subKind, patchTypes(v, sub))})
+		add(path{collection + "/{name}/" + sub.Name, named, objectOperations(discovery.Verbs(sub.Storage), subIDs, subKind, patchTypes(v, subKind == kind))})
 	}
 	return paths
 }
@@ -160,9 +160,10 @@ func refusedPatch(ids identifier, kind kindOf, patchTypes []string) operation {
 	}
 }
 
-func patchTypes(v *rest.Version, sub *rest.Subresource) []string {
+// patchTypes are those of a version, or of a subresource; ownKind tells whether that has the kind of the resource.
+func patchTypes(v *rest.Version, ownKind bool) []string {
 	all := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if v.PatchMeta != nil && (sub == nil || sub.Kind == "") {
+	if v.PatchMeta != nil && ownKind {
 		all = append(all, string(types.StrategicMergePatchType))
 	}
 	return append(all, string(types.ApplyYAMLPatchType))
