@@ -28,7 +28,8 @@ const (
 	maxReadFrameSize     = 256 << 10
 	idleTimeout          = 90 * time.Second
 	readHeaderTimeout    = 32 * time.Second
-	// stallPatience is how long a client may take nothing of its answer while the server shuts down.
+	// stallPatience is how long a client may send nothing of its request, or take nothing of its answer, while the server
+	// shuts down.
 	stallPatience = 3 * time.Second
 	// writeGrace is how long an answer may still be on its way when the time of its request is up.
 	writeGrace = 30 * time.Second

@@ -86,7 +86,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		}
 	}
 	s := &Server{
-		config: config, logger: config.Logger, drain: &filters.Drain{}, registry: prometheus.NewRegistry(),
+		config: config, logger: config.Logger, drain: &filters.Drain{Patience: stallPatience}, registry: prometheus.NewRegistry(),
 		starting: newGate("the configuration is being loaded"), stopping: newGate(""),
 	}
 	s.stopping.set(nil)
@@ -394,8 +394,8 @@ func (s *Server) Ready() error {
 }
 
 // Run serves until ctx is done, then drains: readiness goes first, watches end cleanly,
-// requests under way are finished, unless their client takes nothing of the answer, storage is closed. Its error is nil
-// after a clean drain.
+// requests under way are finished, unless their client sends nothing of the body or takes nothing of the answer, storage
+// is closed. Its error is nil after a clean drain.
 func (s *Server) Run(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -425,10 +425,14 @@ func (s *Server) Run(ctx context.Context) error {
 	h2.Hurry(s.listener, stallPatience)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()
-	if err := s.drain.Close(drain); err != nil {
-		failed = errors.Join(failed, fmt.Errorf("requests did not end in %s: %w", s.config.ShutdownTimeout, err))
+	late := s.drain.Close(drain)
+	if late != nil {
+		failed = errors.Join(failed, fmt.Errorf("requests did not end in %s: %w", s.config.ShutdownTimeout, late))
 	}
 	if err := s.http.Shutdown(drain); err != nil {
+		if late != nil && errors.Is(err, late) {
+			err = nil // it was said
+		}
 		failed = errors.Join(failed, err, s.http.Close())
 	}
 	stop()

@@ -68,3 +68,63 @@ func TestShutdownWithClientsThatDoNotRead(t *testing.T) {
 		t.Errorf("the server has ended after %s", took)
 	}
 }
+
+// TestShutdownWithClientsThatDoNotSend ends a server whose clients have sent a part of the body of a request and send no
+// more of it: of a write, of a read, of a watch, of a request that is refused.
+func TestShutdownWithClientsThatDoNotSend(t *testing.T) {
+	env := servertest.Start(t, servertest.Options{})
+	trust, err := rest.TLSConfigFor(env.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := trust.Clone()
+	nobody.Certificates, nobody.GetClientCertificate = nil, nil
+	tests := []struct {
+		method, path, header string
+		trust                *tls.Config
+	}{
+		{"POST", configMapsPath, "", trust}, {"GET", configMapsPath, "", trust}, {"GET", configMapsPath + "?watch=true", "", trust},
+		{"POST", configMapsPath, "", nobody}, {"POST", configMapsPath, "Expect: 100-continue\r\n", trust}, {"POST", configMapsPath, "Expect: 100-continue\r\n", nobody},
+	}
+	for _, tc := range tests {
+		config := tc.trust.Clone()
+		config.NextProtos = []string{"http/1.1"}
+		conn, err := tls.Dial("tcp", strings.TrimPrefix(env.URL(), "https://"), config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: a\r\n%sContent-Length: 1000\r\n\r\n{    ", tc.method, tc.path, tc.header); err != nil {
+			t.Fatal(err)
+		}
+
+		req, err := http.NewRequestWithContext(t.Context(), tc.method, env.URL()+tc.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, client := io.Pipe()
+		defer client.Close()
+		req.Body, req.ContentLength = body, 1000
+		transport := &http.Transport{TLSClientConfig: tc.trust.Clone(), ForceAttemptHTTP2: true}
+		go func() {
+			if resp, err := transport.RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		if _, err := io.WriteString(client, "{    "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 20 { // the requests above have come by then
+		if code, answer := send(t, env, "GET", configMapsPath, "", ""); code != 200 {
+			t.Fatalf("%d %s", code, answer)
+		}
+	}
+	start := time.Now()
+	if err := env.Stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > 12*time.Second { // of 20, the default
+		t.Errorf("the server has ended after %s", took)
+	}
+}
