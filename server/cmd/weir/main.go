@@ -58,6 +58,7 @@ fails or differs, and with 2 when it could not do what it was told.`,
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand(), versionCommand())
+	strictDefaults(root)
 	completeFlags(root)
 	return root
 }

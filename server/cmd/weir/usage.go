@@ -21,6 +21,28 @@ func onlySubcommands(command *cobra.Command, args []string) error {
 	return fmt.Errorf("unknown command %q for %q%s", args[0], command.CommandPath(), meant(command, args[0], ""))
 }
 
+// strictDefaults has the commands that cobra adds, help and completion, refuse what is no command: they tell of it, and
+// end well.
+func strictDefaults(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		switch command.Name() {
+		case "help":
+			command.Args = func(_ *cobra.Command, args []string) error {
+				of, rest, err := root.Find(args)
+				if err != nil {
+					return err
+				}
+				return onlySubcommands(of, rest)
+			}
+		case "completion":
+			command.Args = onlySubcommands
+			command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+		}
+	}
+}
+
 // flagError says more of a flag that there is not.
 func flagError(command *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
