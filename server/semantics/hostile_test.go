@@ -197,7 +197,7 @@ func TestTooLarge(t *testing.T) {
 	thing := `{"apiVersion":"` + r.vars["group"] + `/v1","kind":"Thing","metadata":{"name":"a"},"spec":`
 	post("$things", thing+`"`+strings.Repeat("x", 3<<20)+`"}`, http.StatusRequestEntityTooLarge)
 	post("$things", thing+`"`+strings.Repeat("x", 2<<20)+`"}`, http.StatusRequestEntityTooLarge)
-	post("$core/configmaps", `{"metadata":{"name":"a"},"data":{"k":"`+strings.Repeat("x", 2<<20)+`"}}`, http.StatusRequestEntityTooLarge)
+	post("$core/configmaps", `{"metadata":{"name":"a"},"data":{"k":"`+strings.Repeat("x", 2<<20)+`"}}`, http.StatusUnprocessableEntity) // its own limit, as upstream
 	post("$things", thing+strings.Repeat("[", 1<<20)+strings.Repeat("]", 1<<20)+`}`, http.StatusBadRequest)
 	post("$things", thing+strings.Repeat(`{"a":`, 1<<18)+"1"+strings.Repeat("}", 1<<18)+`}`, http.StatusBadRequest)
 }
