@@ -8,7 +8,7 @@ DATA_DIR ?= weir-data
 TORTURE  ?= 60s
 SEED     ?= 0
 # Packages that share memory between goroutines: they are tested with the race detector too.
-RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/auth/... ./server/controllers \
+RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/apply ./server/audit ./server/auth/... ./server/controllers \
             ./server/endpoints ./server/extension/... ./server/filters ./server/h2 ./server/loader ./server/recording ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
