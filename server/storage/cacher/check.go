@@ -23,7 +23,7 @@ const maxDifferences = 10
 // not, and any other error when they could not be compared.
 func (c *Cacher) Check(ctx context.Context) error {
 	c.usage.hold()
-	defer c.usage.leave()
+	defer c.usage.release()
 	return c.checked(ctx)
 }
 

@@ -17,6 +17,8 @@ type usage struct {
 	// users is below zero while the rows are being taken away.
 	users   atomic.Int64
 	touched atomic.Bool
+	// holders are the users that are no use of the cache.
+	holders atomic.Int64
 	// leaving is held while the rows are taken away.
 	leaving sync.Mutex
 }
@@ -28,11 +30,22 @@ const away = math.MinInt64 / 2
 // cache either as it was or not started.
 func (u *usage) enter() {
 	u.touch()
-	u.hold()
+	u.wait()
 }
 
-// hold is enter for what is not a use of the cache, such as counting its rows.
+// hold is enter for what is not a use of the cache, such as counting its rows: a look is not disturbed by it, however
+// often both meet. It must be followed by release.
 func (u *usage) hold() {
+	u.holders.Add(1)
+	u.wait()
+}
+
+func (u *usage) release() {
+	u.leave()
+	u.holders.Add(-1)
+}
+
+func (u *usage) wait() {
 	for u.users.Add(1) <= 0 {
 		u.users.Add(-1)
 		u.leaving.Lock()
@@ -41,6 +54,12 @@ func (u *usage) hold() {
 }
 
 func (u *usage) leave() { u.users.Add(-1) }
+
+// used reports whether the cache was of use since the last look, or is.
+func (u *usage) used() bool {
+	touched := u.touched.Swap(false)
+	return touched || u.users.Load() > u.holders.Load()
+}
 
 // touch says that the cache is of use.
 func (u *usage) touch() {
@@ -72,7 +91,7 @@ func (c *Cacher) stopIdle() {
 			return
 		}
 		timer.Reset(c.config.IdleTimeout / idleLooks)
-		if c.usage.touched.Swap(false) || c.usage.users.Load() != 0 {
+		if c.usage.used() {
 			quiet = 0
 			continue
 		}

@@ -104,7 +104,7 @@ func found(key string, row storage.Row, opts storage.GetOptions) (storage.Row, e
 func (c *Cacher) Count(ctx context.Context, prefix string) (int64, error) {
 	suffix, ok := c.suffix(prefix, true)
 	c.usage.hold()
-	defer c.usage.leave()
+	defer c.usage.release()
 	if !ok || !c.fresh() || c.waitCurrent(ctx, min(getWait, c.config.FreshTimeout), true) != nil {
 		return c.config.Storage.Count(ctx, prefix)
 	}
