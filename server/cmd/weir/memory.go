@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -121,6 +122,7 @@ func releaseStartup(ctx context.Context, ready func() error) {
 		case <-ticker.C:
 		}
 	}
+	runtime.GC() // what lies in a sync.Pool outlives the first collection
 	debug.FreeOSMemory()
 	releaseProgram()
 }
