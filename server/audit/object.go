@@ -187,11 +187,7 @@ func appendObject(dst []byte, obj document.Value, member func(dst []byte, name s
 		if before > start {
 			dst = append(dst, ',')
 		}
-		quoted, err := json.Marshal(name)
-		if err != nil { // no string fails
-			continue
-		}
-		if with := member(append(append(dst, quoted...), ':'), name, value); with != nil {
+		if with := member(append(document.AppendString(dst, name), ':'), name, value); with != nil {
 			dst = with
 		} else {
 			dst = dst[:before]
