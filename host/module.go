@@ -308,10 +308,10 @@ func (m *Module) begin(c *invocation, ctx context.Context, call *Call, at time.T
 }
 
 // Call runs a hook in a guest. It waits while all guests are busy, until the
-// context ends. An error is an [Error] and says nothing about the object:
+// context ends. Who holds a reference may call a closed module too. An error is an [Error] and says nothing about the object:
 // whether the request goes on without the guest is the caller's policy.
 func (m *Module) Call(ctx context.Context, call *Call) (*Result, error) {
-	if !m.Acquire() {
+	if !m.retain() {
 		return nil, &Error{Module: m.config.Name, Op: call.Op, Class: ClassNotReady, Message: "the module is closed"}
 	}
 	defer m.Release()
@@ -413,6 +413,18 @@ func (m *Module) Acquire() bool {
 	return true
 }
 
+// retain takes a reference for a call. It is false once nobody holds the
+// module, closed or not: a request that acquired it calls it to its end.
+func (m *Module) retain() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.refs == 0 {
+		return false
+	}
+	m.refs++
+	return true
+}
+
 // Release gives a reference back. The last one frees the module.
 func (m *Module) Release() {
 	m.mu.Lock()
@@ -426,7 +438,7 @@ func (m *Module) Release() {
 
 // Close gives up the loader's reference and waits until the last one is
 // gone, or the context ends: then the module is freed later, with it. No new
-// call or reference is possible from now on.
+// reference is possible from now on; those who hold one may still call.
 func (m *Module) Close(ctx context.Context) error {
 	m.mu.Lock()
 	first := !m.closed

@@ -337,7 +337,14 @@ func TestCloseDrains(t *testing.T) {
 	if m.Acquire() {
 		t.Fatal("a closed module can be acquired")
 	}
+	call := &host.Call{Op: abi.OpValidateCreate, Object: doc(t, `{}`)}
+	if _, err := m.Call(t.Context(), call); err != nil {
+		t.Fatalf("a call of who holds a reference: %v", err)
+	}
 	m.Release()
+	if _, err := m.Call(t.Context(), call); err == nil {
+		t.Fatal("a module that nobody holds can be called")
+	}
 	if err := m.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
