@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"weir.dev/weir/abi"
@@ -122,6 +123,37 @@ func (c Clause) Check(o Outcome, err error) error {
 	return c.check(o)
 }
 
+// runTestSettings checks that settings which make no sense are refused, and how.
+func runTestSettings(t *testing.T, h Host, wasm []byte) {
+	t.Helper()
+	tests := []struct {
+		name, settings string
+		want           []string // parts of the refusal
+	}{
+		{"without a greeting", `{"greeting":""}`, []string{"greeting: FieldValueRequired"}},
+		{"of another type", `{"greeting":5}`, []string{"greeting: FieldValueTypeInvalid"}},
+		{
+			"of a misspelt name", `{"greeting":"hello","greetin":"x"}`,
+			[]string{"greetin: FieldValueForbidden", `did you mean "greeting"?`, `there are "greeting"`},
+		},
+		{"of another name", `{"greeting":"hello","volume":11}`, []string{`volume: FieldValueForbidden: unknown setting; there are "greeting"`}},
+		{"no object", `["hello"]`, []string{"settings: FieldValueTypeInvalid"}},
+	}
+	for _, tc := range tests {
+		t.Run("refuses settings "+tc.name, func(t *testing.T) {
+			_, err := h.Load(t.Context(), wasm, tc.settings)
+			if err == nil {
+				t.Fatalf("the guest took %s", tc.settings)
+			}
+			for _, part := range tc.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%v; want %q in it", err, part)
+				}
+			}
+		})
+	}
+}
+
 // RunTestGuest checks every clause, twice and in turns, so that what one
 // call leaves in a guest is noticed by another.
 func RunTestGuest(t *testing.T, h Host, wasm []byte) {
@@ -158,9 +190,7 @@ func RunTestGuest(t *testing.T, h Host, wasm []byte) {
 			})
 		}
 	}
-	t.Run("refuses settings", func(t *testing.T) {
-		if _, err := h.Load(t.Context(), wasm, `{"greeting":""}`); ops.Has(abi.OpDefault) && err == nil {
-			t.Error("the guest took settings with an empty greeting")
-		}
-	})
+	if ops.Has(abi.OpDefault) {
+		runTestSettings(t, h, wasm)
+	}
 }

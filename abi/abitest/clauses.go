@@ -25,7 +25,9 @@ const fillerBytes = 200_000
 // Clauses returns what a conformance guest does. The case is in spec.case of
 // the object, or where there is none, of the old object; in a case that is not
 // listed the guest has no objection and changes nothing. Its configure hook
-// refuses settings whose member greeting is empty.
+// refuses settings whose member greeting is empty or no string, and settings that
+// have another member, with errors that name the member; the detail of the latter
+// names greeting.
 func Clauses() []Clause {
 	return slices.Concat(verdicts(), reads(), changes(), lookups(), admissions(), sins())
 }

@@ -23,10 +23,7 @@ type Strategy struct {
 
 // Configure reads the settings, once.
 func (s *Strategy) Configure(ctx *weir.Context) weir.ErrorList {
-	if err := ctx.Settings(s); err != nil {
-		return weir.ErrorList{weir.Invalid("settings", nil, err.Error())}
-	}
-	return nil
+	return ctx.Settings(s)
 }
 
 // Default runs before a quote is validated.

@@ -29,14 +29,14 @@ type Policy struct {
 
 // Configure reads the settings, once.
 func (p *Policy) Configure(ctx *weir.Context) weir.ErrorList {
-	if err := ctx.Settings(p); err != nil {
-		return weir.ErrorList{weir.Invalid("settings", nil, err.Error())}
+	if errs := ctx.Settings(p); errs != nil {
+		return errs
 	}
 	if p.Class == "" {
 		p.Class = "default"
 	}
 	if p.Class != strings.ToLower(p.Class) {
-		return weir.ErrorList{weir.Invalid("settings.class", p.Class, "must be in lower case")}
+		return weir.ErrorList{weir.Invalid("class", p.Class, "must be in lower case")}
 	}
 	return nil
 }

@@ -76,6 +76,6 @@ func TestReadme(t *testing.T) {
 		get("ingress", "elsewhere", ".spec.ingressClassName", "canal"),
 		patch("policy", "ingress-hosts", `{"spec":{"wasm":{"settings":{"class":"Canal"}}}}`),
 		wait("Ready=false", "policy/ingress-hosts"),
-		get("policy", "ingress-hosts", ".status.lastError", "settings refused: settings.class"),
+		get("policy", "ingress-hosts", ".status.lastError", "settings refused: class"),
 	})
 }

@@ -30,16 +30,6 @@ func (c *Context) Request() *abi.Meta {
 	return c.meta
 }
 
-// Settings decodes the settings of the module into a pointer. Without settings
-// it is left as it is. Usually Configure does so once.
-func (c *Context) Settings(into any) error {
-	raw := c.read(abi.SlotSettings)
-	if raw == nil {
-		return nil
-	}
-	return c.codec.Decode(raw, into)
-}
-
 // Object is the object as it came to the hook.
 func (c *Context) Object() View { return View{c, abi.SlotObject} }
 

@@ -3,6 +3,7 @@ package weir_test
 import (
 	"fmt"
 
+	"weir.dev/weir/abi"
 	weir "weir.dev/weir/sdk/go"
 	"weir.dev/weir/sdk/go/weirtest"
 )
@@ -31,7 +32,7 @@ func (Strategy) ValidateCreate(_ *weir.Context, q *Quote) weir.ErrorList {
 
 func Example() {
 	hooks := weir.For[Quote](Strategy{})
-	for _, op := range hooks.Ops() {
+	for _, op := range []abi.Op{abi.OpDefault, abi.OpValidateCreate} {
 		res, err := weirtest.Run(hooks, weirtest.Call{Op: op, Object: `{"kind":"Quote","spec":{"tags":["a"]}}`})
 		if err != nil {
 			fmt.Println(err)

@@ -24,14 +24,15 @@ func (h Hooks) Ops() []abi.Op {
 
 // For returns the hooks that a strategy implements for objects of type T, a
 // struct. A hook that takes an [Object] is found too. Outside of WebAssembly
-// For panics if a method is named as a hook and has another signature.
+// For panics if a method is named as a hook and has another signature. A strategy
+// that is no [Configurer] has no settings: it refuses any.
 func For[T any](strategy any) Hooks {
 	h := Hooks{codec: codec.New()}
 	h.codec.Learn(new(T))
 	h.codec.Learn(&abi.Meta{})
 	h.codec.Learn(&abi.Result{})
 	if s, ok := strategy.(Configurer); ok {
-		h.run[abi.OpConfigure] = func(c *Context) { c.refuse(s.Configure(c)) }
+		h.run[abi.OpConfigure] = func(c *Context) { c.configure(s) }
 	}
 	if s, ok := strategy.(Converter); ok {
 		h.run[abi.OpConvert] = func(c *Context) { c.convert(s) }
@@ -39,6 +40,9 @@ func For[T any](strategy any) Hooks {
 	typed[T](&h, strategy)
 	typed[Object](&h, strategy)
 	checkSignatures(strategy, h)
+	if h.run[abi.OpConfigure] == nil {
+		h.run[abi.OpConfigure] = func(c *Context) { c.configure(nil) }
+	}
 	return h
 }
 

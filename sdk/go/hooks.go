@@ -73,7 +73,8 @@ type ValidatingAdmitter[T any] interface {
 
 // Configurer is called once, before any other hook, and reads its settings
 // with [Context.Settings]. What it keeps in memory, every later call starts
-// from. Errors refuse the settings.
+// from. Errors refuse the settings, and so does that there are some which it
+// has not read.
 type Configurer interface {
 	Configure(ctx *Context) ErrorList
 }

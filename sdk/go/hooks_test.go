@@ -50,8 +50,8 @@ var (
 )
 
 func (s *all) Configure(ctx *weir.Context) weir.ErrorList {
-	if err := ctx.Settings(s); err != nil {
-		return weir.ErrorList{weir.Invalid("settings", nil, err.Error())}
+	if errs := ctx.Settings(s); errs != nil {
+		return errs
 	}
 	if s.Limit < 0 {
 		return weir.ErrorList{weir.Invalid("limit", s.Limit, "must not be negative")}

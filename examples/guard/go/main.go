@@ -17,8 +17,8 @@ type Guard struct {
 
 // Configure reads the settings, once.
 func (g *Guard) Configure(ctx *weir.Context) weir.ErrorList {
-	if err := ctx.Settings(g); err != nil {
-		return weir.ErrorList{weir.Invalid("settings", nil, err.Error())}
+	if errs := ctx.Settings(g); errs != nil {
+		return errs
 	}
 	if g.Labels == nil {
 		g.Labels = []string{"team"}

@@ -31,7 +31,10 @@ func (s *strategy) Configure(ctx *weir.Context) weir.ErrorList {
 	var settings struct {
 		Greeting string `json:"greeting,omitempty"`
 	}
-	if err := ctx.Settings(&settings); err != nil || settings.Greeting == "" {
+	if errs := ctx.Settings(&settings); errs != nil {
+		return errs
+	}
+	if settings.Greeting == "" {
 		return weir.ErrorList{weir.Required("greeting", "")}
 	}
 	s.Greeting = settings.Greeting

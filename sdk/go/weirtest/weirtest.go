@@ -71,11 +71,23 @@ func Run(hooks weir.Hooks, call Call) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(res.Errors) > 0 || res.Denied != nil {
-			return nil, fmt.Errorf("settings refused: %+v", res.Result)
+		if why := refusal(res); why != "" {
+			return nil, errors.New("settings refused: " + why)
 		}
 	}
 	return h.invoke(hooks, call.Op)
+}
+
+// refusal says why a hook has refused, empty if it has not.
+func refusal(res *Result) string {
+	if res.Denied != nil {
+		return res.Denied.Message
+	}
+	var errs weir.ErrorList
+	for _, e := range res.Errors {
+		errs = append(errs, weir.FieldError{Type: e.Type, Field: e.Field, Detail: e.Detail})
+	}
+	return errs.Error()
 }
 
 // host is a weir.Host without WebAssembly.

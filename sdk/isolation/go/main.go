@@ -46,8 +46,8 @@ func (strategy) Configure(ctx *weir.Context) weir.ErrorList {
 	var settings struct {
 		Secret string `json:"secret,omitempty"`
 	}
-	if err := ctx.Settings(&settings); err != nil {
-		return weir.ErrorList{weir.Invalid("", nil, err.Error())}
+	if errs := ctx.Settings(&settings); errs != nil {
+		return errs
 	}
 	state.keep(settings.Secret)
 	return nil
