@@ -41,27 +41,28 @@ pub enum Level {
 
 impl Context {
     /// Who asks for what: uid, operation, time, name, user.username.
-    pub fn request(&self) -> View {
+    pub fn request(&self) -> View<'_> {
         View::new(self, sys::META)
     }
 
-    /// The settings of the module, usually read by [`crate::Configure`].
-    pub fn settings(&self) -> View {
+    /// The settings of the module as they came. [`crate::Configure`] is given them
+    /// as a type.
+    pub fn settings(&self) -> View<'_> {
         View::new(self, sys::SETTINGS)
     }
 
     /// The options of the request.
-    pub fn options(&self) -> View {
+    pub fn options(&self) -> View<'_> {
         View::new(self, sys::OPTIONS)
     }
 
     /// The parameter object of a policy binding; absent if it has none.
-    pub fn params(&self) -> View {
+    pub fn params(&self) -> View<'_> {
         View::new(self, sys::PARAMS)
     }
 
     /// The Namespace of the request; absent if it has none.
-    pub fn namespace(&self) -> View {
+    pub fn namespace(&self) -> View<'_> {
         View::new(self, sys::NAMESPACE)
     }
 

@@ -8,10 +8,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 /// Makes the strategy from the settings, once, before any other hook is
-/// called. Errors refuse the settings. Without it a strategy is its default.
+/// called. Errors refuse the settings. Without it a strategy is its default, and
+/// has no settings: any are refused.
 pub trait Configure: Sized {
-    /// Reads [`Context::settings`].
-    fn configure(ctx: &Context) -> Result<Self, Vec<FieldError>>;
+    /// A type of [`crate::typed!`], whose paths are the settings that there are,
+    /// or `()` for none. [`crate::Lenient`] of one passes over what is unknown.
+    type Settings: crate::Settings;
+
+    /// Makes the strategy.
+    fn configure(ctx: &Context, settings: Self::Settings) -> Result<Self, Vec<FieldError>>;
 }
 
 /// Fills in what the client left out. It must be idempotent and look at

@@ -83,6 +83,7 @@ pub mod json;
 mod lookup;
 mod module;
 mod object;
+mod settings;
 #[doc(hidden)]
 pub mod sys;
 #[cfg(not(target_arch = "wasm32"))]
@@ -98,4 +99,5 @@ pub use lookup::{Access, Errno, Found, Lookup};
 pub use module::private;
 pub use module::{Hooks, Info, Op, SDK};
 pub use object::{Object, View};
+pub use settings::{Lenient, Settings};
 pub use typed::{FromJson, Typed};

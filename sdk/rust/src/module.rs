@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::json::ObjectBuilder;
 use crate::object::{Object, View};
+use crate::settings::Settings;
 use crate::sys;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -75,14 +76,22 @@ const NAMES: [&str; 17] = [
 /// The hooks of a module; [`crate::module!`] makes them.
 pub struct Hooks<S> {
     info: Info,
-    configure: Option<fn(&Context) -> Option<S>>,
+    configure: fn(&Context) -> Option<S>,
     run: [Option<fn(&S, &Context)>; NAMES.len()],
 }
 
 impl<S: core::default::Default> Hooks<S> {
     #[doc(hidden)]
     pub fn new(info: Info) -> Self {
-        Hooks { info, configure: None, run: [None; NAMES.len()] }
+        // Without the hook there are no settings.
+        let configure = |ctx: &Context| {
+            let none: Result<(), _> = Settings::from_settings(ctx);
+            if let Err(errors) = none {
+                ctx.refuse(errors);
+            }
+            None
+        };
+        Hooks { info, configure, run: [None; NAMES.len()] }
     }
 
     #[doc(hidden)]
@@ -91,7 +100,7 @@ impl<S: core::default::Default> Hooks<S> {
     }
 
     fn handles(&self, op: usize) -> bool {
-        op == Op::Configure as usize && self.configure.is_some() || matches!(self.run.get(op), Some(Some(_)))
+        op == Op::Configure as usize || matches!(self.run.get(op), Some(Some(_)))
     }
 
     /// Writes the manifest and returns the status.
@@ -127,13 +136,13 @@ impl<S: core::default::Default> Hooks<S> {
     /// made of it.
     pub fn invoke(&self, strategy: &mut S, op: i32) -> i32 {
         let ctx = Context::default();
-        match (op, self.configure, self.run.get(op as usize)) {
-            (1, Some(configure), _) => {
-                if let Some(made) = configure(&ctx) {
+        match (op, self.run.get(op as usize)) {
+            (1, _) => {
+                if let Some(made) = (self.configure)(&ctx) {
                     *strategy = made;
                 }
             }
-            (_, _, Some(Some(run))) => run(strategy, &ctx),
+            (_, Some(Some(run))) => run(strategy, &ctx),
             _ => return 1,
         }
         ctx.finish()
@@ -176,18 +185,18 @@ pub mod private {
 
     impl<S: hooks::Configure> Hook<S> for Configure {
         fn add(hooks: &mut super::Hooks<S>) {
-            hooks.configure = Some(|ctx| match S::configure(ctx) {
+            hooks.configure = |ctx| match Settings::from_settings(ctx).and_then(|settings| S::configure(ctx, settings)) {
                 Ok(strategy) => Some(strategy),
                 Err(errors) => {
                     ctx.refuse(errors);
                     None
                 }
-            });
+            };
         }
     }
 
     /// A view of a slot; None if it is absent.
-    fn present(ctx: &Context, slot: i32) -> Option<View> {
+    fn present(ctx: &Context, slot: i32) -> Option<View<'_>> {
         Some(View::new(ctx, slot)).filter(|v| v.has(""))
     }
 

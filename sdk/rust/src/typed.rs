@@ -14,6 +14,11 @@ pub trait FromJson: core::default::Default + PartialEq {
     /// What it is called: "an integer".
     const TYPE: &'static str;
 
+    /// What a value has to be: "an array of integers".
+    fn expected() -> String {
+        Self::TYPE.into()
+    }
+
     /// The value; None if it is of another type.
     fn from_json(v: Json) -> Option<Self>;
 
@@ -60,6 +65,10 @@ integers!(i8 i16 i32 i64 isize u8 u16 u32);
 impl<T: FromJson> FromJson for Option<T> {
     const TYPE: &'static str = T::TYPE;
 
+    fn expected() -> String {
+        T::expected()
+    }
+
     fn from_json(v: Json) -> Option<Self> {
         T::from_json(v).map(Some)
     }
@@ -71,6 +80,11 @@ impl<T: FromJson> FromJson for Option<T> {
 
 impl<T: FromJson> FromJson for Vec<T> {
     const TYPE: &'static str = "an array";
+
+    fn expected() -> String {
+        let each = T::TYPE.split(' ').last().unwrap_or_default(); // without its article
+        format!("an array of {}s", each)
+    }
 
     fn from_json(v: Json) -> Option<Self> {
         if !v.raw().starts_with('[') {
@@ -134,7 +148,7 @@ pub fn read_member<T: FromJson>(to: &mut T, path: &str, get: &dyn Fn(&str) -> Op
         }
         match T::from_json(v) {
             Some(value) => *to = value,
-            None => wrong(path, T::TYPE),
+            None => wrong(path, &T::expected()),
         }
     }
 }
@@ -166,6 +180,14 @@ impl View<'_> {
             ctx.fail(format!("{} {}: not {}", self.name(), path, kind));
         }
     }
+}
+
+impl Typed for () {
+    const PATHS: &'static [&'static str] = &[];
+
+    fn read_from(&mut self, _: &dyn Fn(&str) -> Option<String>, _: &mut dyn FnMut(&str, &str)) {}
+
+    fn write_to(&self, _: &mut Object) {}
 }
 
 /// Makes a type whose members are read from paths of a document, and written to

@@ -14,14 +14,23 @@ impl Default for Guard {
     }
 }
 
+weir::typed! {
+    /// The settings that there are; others are refused.
+    struct Settings {
+        labels: Option<Vec<String>> = "labels",
+        max_replicas: Option<i64> = "maxReplicas",
+    }
+}
+
 impl weir::Configure for Guard {
-    fn configure(ctx: &Context) -> Result<Self, Vec<FieldError>> {
-        let mut this = Guard::default();
-        let settings = ctx.settings();
-        if settings.has("labels") {
-            this.labels = settings.texts("labels").into_iter().map(String::from).collect();
-        }
-        this.max_replicas = settings.int("maxReplicas").unwrap_or(this.max_replicas);
+    type Settings = Settings;
+
+    fn configure(_: &Context, settings: Settings) -> Result<Self, Vec<FieldError>> {
+        let default = Guard::default();
+        let this = Guard {
+            labels: settings.labels.unwrap_or(default.labels),
+            max_replicas: settings.max_replicas.unwrap_or(default.max_replicas),
+        };
         if this.max_replicas < 1 {
             return Err(vec![FieldError::invalid("maxReplicas", this.max_replicas, "must be at least 1")]);
         }

@@ -17,12 +17,20 @@ fn case(obj: &View) -> String {
     obj.text("spec.case").unwrap_or_default().into_owned()
 }
 
+weir::typed! {
+    struct Settings {
+        greeting: String = "greeting",
+    }
+}
+
 impl weir::Configure for Guest {
-    fn configure(ctx: &Context) -> Result<Self, Vec<FieldError>> {
-        match ctx.settings().text("greeting") {
-            Some(greeting) if !greeting.is_empty() => Ok(Guest { greeting: greeting.into_owned() }),
-            _ => Err(vec![FieldError::required("greeting", "")]),
+    type Settings = Settings;
+
+    fn configure(_: &Context, settings: Settings) -> Result<Self, Vec<FieldError>> {
+        if settings.greeting.is_empty() {
+            return Err(vec![FieldError::required("greeting", "")]);
         }
+        Ok(Guest { greeting: settings.greeting })
     }
 }
 

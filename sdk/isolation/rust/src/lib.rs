@@ -44,9 +44,17 @@ fn kept() -> [String; 3] {
     ]
 }
 
+weir::typed! {
+    struct Settings {
+        secret: String = "secret",
+    }
+}
+
 impl weir::Configure for Guest {
-    fn configure(ctx: &Context) -> Result<Self, Vec<FieldError>> {
-        keep(&ctx.settings().text("secret").unwrap_or_default());
+    type Settings = Settings;
+
+    fn configure(_: &Context, settings: Settings) -> Result<Self, Vec<FieldError>> {
+        keep(&settings.secret);
         Ok(Guest)
     }
 }
