@@ -17,7 +17,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"weir.dev/weir/server/h2"
@@ -70,9 +69,7 @@ func serveBenchmark(name string) {
 		}
 	})
 	mux.HandleFunc("/cpu", func(w http.ResponseWriter, _ *http.Request) {
-		var u syscall.Rusage
-		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		fmt.Fprint(w, (u.Utime.Nano()+u.Stime.Nano())/1000)
+		fmt.Fprint(w, processCPU().Microseconds())
 	})
 
 	certificate, _ := testCertificate()
