@@ -193,7 +193,7 @@ func (s *Server) openStorage() error {
 		clients[fmt.Sprintf("etcd-%d", i)] = e.client
 	}
 	s.storages = &storages{
-		clusters: s.clusters, prefix: s.config.EtcdPrefix, config: s.config.Storage, cacheSizes: sizes, etcdMetrics: etcdMetrics,
+		clusters: s.clusters, prefix: s.config.EtcdPrefix, config: s.config.Storage, cacheSizes: sizes, cacheBudget: cacher.NewBudget(s.config.Storage.WatchCachesEventBytes), etcdMetrics: etcdMetrics,
 		encryption: s.encryption, counts: counts,
 		cacheMetrics: cacher.NewMetrics(s.registry), logger: s.logger, byName: map[schema.GroupResource]*cachedStorage{},
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/server/storage/cacher"
 	"weir.dev/weir/server/storage/etcd3"
 )
 
@@ -18,6 +20,8 @@ const (
 	DefaultLeaseReuse               = etcd3.DefaultLeaseReuse
 	DefaultCountPollPeriod          = time.Minute
 	DefaultEtcdCheckTimeout         = 2 * time.Second
+	DefaultWatchCacheEventBytes     = cacher.DefaultRingBytes
+	DefaultWatchCachesEventBytes    = 256 << 20
 	DefaultWatchCacheIdleTimeout    = 10 * time.Minute
 	DefaultConsistencyCheckInterval = 5 * time.Minute
 )
@@ -44,6 +48,11 @@ type StorageConfig struct {
 	// WatchCacheSizes are RESOURCE[.GROUP]#SIZE: how many events the cache of a resource remembers at most, rounded up
 	// to a power of two; 0: the resource is served from etcd.
 	WatchCacheSizes []string
+	// WatchCacheEventBytes bounds the memory of the events that the cache of a resource remembers, in bytes: what they
+	// alone keep alive. The oldest are forgotten, but for 100. Default DefaultWatchCacheEventBytes.
+	WatchCacheEventBytes int64
+	// WatchCachesEventBytes bounds the same for all resources together. Default DefaultWatchCachesEventBytes.
+	WatchCachesEventBytes int64
 	// WatchCacheIdleTimeout is after how long without any use the cache of a resource is stopped and its memory
 	// freed. Default DefaultWatchCacheIdleTimeout.
 	WatchCacheIdleTimeout time.Duration
@@ -69,6 +78,8 @@ func (c *StorageConfig) complete() {
 			*d.value = d.standard
 		}
 	}
+	c.WatchCacheEventBytes = cmp.Or(c.WatchCacheEventBytes, DefaultWatchCacheEventBytes)
+	c.WatchCachesEventBytes = cmp.Or(c.WatchCachesEventBytes, DefaultWatchCachesEventBytes)
 }
 
 func (c *StorageConfig) validate() error {
@@ -77,6 +88,9 @@ func (c *StorageConfig) validate() error {
 	errs := []error{overrides, sizes}
 	if c.HealthcheckTimeout < 0 || c.ReadycheckTimeout < 0 {
 		errs = append(errs, errors.New("--etcd-healthcheck-timeout and --etcd-readycheck-timeout must be positive"))
+	}
+	if c.WatchCacheEventBytes < 0 || c.WatchCachesEventBytes < 0 {
+		errs = append(errs, errors.New("--watch-cache-event-memory and --watch-cache-event-memory-total must be positive"))
 	}
 	if c.LeaseReuseSeconds < 0 {
 		errs = append(errs, errors.New("--lease-reuse-duration-seconds must not be negative"))

@@ -61,6 +61,11 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 	flags.BoolVar(&f.watchCache, "watch-cache", true, "serve reads and watches from memory; false: from etcd")
 	flags.StringSliceVar(&config.WatchCacheSizes, "watch-cache-sizes", nil,
 		"how many events the cache of a resource remembers at most, comma separated: resource[.group]#size; 0: that resource is served from etcd")
+	config.WatchCacheEventBytes, config.WatchCachesEventBytes = server.DefaultWatchCacheEventBytes, server.DefaultWatchCachesEventBytes
+	flags.Var((*mebibytes)(&config.WatchCacheEventBytes), "watch-cache-event-memory",
+		"MiB that the events which the cache of a resource remembers may keep in memory; the oldest are forgotten, but for 100")
+	flags.Var((*mebibytes)(&config.WatchCachesEventBytes), "watch-cache-event-memory-total",
+		"the same for the caches of all resources; the one that keeps most forgets first")
 	for name := range unhonoured() {
 		flags.String(name, "", "accepted for kube-apiserver's sake")
 	}

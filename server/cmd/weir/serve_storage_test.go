@@ -20,13 +20,17 @@ func TestStorageFlags(t *testing.T) {
 		check      func(*server.StorageConfig) bool
 	}{
 		{name: "none", check: func(c *server.StorageConfig) bool {
-			return !c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval
+			return c.WatchCacheEventBytes == server.DefaultWatchCacheEventBytes && c.WatchCachesEventBytes == server.DefaultWatchCachesEventBytes &&
+				!c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval
 		}},
 		{name: "never", args: "--etcd-compaction-interval=0 --watch-cache=false", check: func(c *server.StorageConfig) bool {
 			return c.CompactionInterval < 0 && c.DisableWatchCache
 		}},
 		{name: "a duration", args: "--watch-cache-idle-timeout 3s", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheIdleTimeout == 3*time.Second
+		}},
+		{name: "memory", args: "--watch-cache-event-memory 16 --watch-cache-event-memory-total=32", check: func(c *server.StorageConfig) bool {
+			return c.WatchCacheEventBytes == 16<<20 && c.WatchCachesEventBytes == 32<<20
 		}},
 		{name: "below zero", args: "--consistency-check-interval=-1s", want: "--consistency-check-interval -1s: give a positive duration"},
 		{name: "another storage", args: "--storage-backend=files", want: `--storage-backend "files"`},

@@ -96,7 +96,9 @@ func New(config Config) (*Cacher, error) {
 		stopped: make(chan struct{}),
 	}
 	size := 1 << bits.Len(uint(config.RingSize-1))
-	c.ring.init(min(minRing, size), size)
+	c.ring.budget = config.Budget
+	c.ring.init(min(minRing, size), size, config.RingBytes)
+	config.Budget.join(c)
 	return c, nil
 }
 
@@ -119,6 +121,7 @@ func (c *Cacher) Stop() {
 	c.pasts.stop()
 	c.work.Wait()
 	c.session.Wait()
+	c.config.Budget.leave(c)
 }
 
 // start starts the cache unless it has.

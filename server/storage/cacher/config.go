@@ -16,6 +16,7 @@ import (
 // Defaults of Config.
 const (
 	DefaultRingSize       = 1 << 17
+	DefaultRingBytes      = 64 << 20
 	DefaultFreshTimeout   = 3 * time.Second
 	DefaultReadyTimeout   = 5 * time.Second
 	DefaultBookmarkPeriod = time.Minute
@@ -49,6 +50,11 @@ type Config struct {
 	// RingSize is the largest number of events kept, rounded up to a power of two.
 	// A watch can go on from any of their revisions. 0 means DefaultRingSize.
 	RingSize int
+	// RingBytes bounds the memory of these events, in bytes: what they alone keep alive, which is above all the rows
+	// that they have replaced. The oldest are forgotten, but for 100. 0 means DefaultRingBytes.
+	RingBytes int64
+	// Budget bounds the same for several cachers together; nil does not.
+	Budget *Budget
 	// FreshTimeout bounds the wait for a revision that the cache has not seen; 0 means DefaultFreshTimeout.
 	FreshTimeout time.Duration
 	// ReadyTimeout bounds the wait for a cache that is being filled; 0 means DefaultReadyTimeout.
@@ -88,6 +94,9 @@ func (c Config) Validate() error {
 	if c.RingSize < 0 || c.RingSize > 1<<24 {
 		errs = append(errs, errors.New("ringSize must be from 0 to 2^24"))
 	}
+	if c.RingBytes < 0 {
+		errs = append(errs, errors.New("ringBytes must not be negative"))
+	}
 	if c.FreshTimeout < 0 || c.ReadyTimeout < 0 || c.BookmarkPeriod < 0 || c.IdleTimeout < 0 || c.CheckInterval < 0 {
 		errs = append(errs, errors.New("durations must not be negative"))
 	}
@@ -98,6 +107,9 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() Config {
 	if c.RingSize == 0 {
 		c.RingSize = DefaultRingSize
+	}
+	if c.RingBytes == 0 {
+		c.RingBytes = DefaultRingBytes
 	}
 	if c.FreshTimeout == 0 {
 		c.FreshTimeout = DefaultFreshTimeout

@@ -34,6 +34,18 @@ type element struct {
 	keyName, keyNamespace bool
 }
 
+// elementSize and pairSize are the sizes of an element and of a pair themselves, in bytes.
+const (
+	elementSize = 80
+	pairSize    = 16
+)
+
+// size returns how many bytes an element keeps alive. What the allocator rounds up, an eighth at most, is not in it,
+// nor are the names and values of labels and fields, which all rows share.
+func (el *element) size() int64 {
+	return int64(elementSize + pairSize*cap(el.pairs) + len(el.row.Key) + cap(el.row.Value))
+}
+
 // newElement makes an element of a row whose key is below a prefix of base bytes.
 func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element {
 	el := &element{row: row, base: uint16(base)}

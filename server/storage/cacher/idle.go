@@ -134,9 +134,7 @@ func (c *Cacher) sleep() {
 	c.mu.Lock()
 	rows := c.rows.Len()
 	c.rows, c.frozen = newTree(), nil
-	c.ring.init(c.ring.min, c.ring.max)
-	c.ring.floor.Store(0)
-	c.ring.head, c.ring.lastCut = 1, 0
+	c.ring.init(c.ring.min, c.ring.max, c.ring.maxBytes)
 	c.rv.Store(0)
 	c.mu.Unlock()
 	c.kept.clear()
@@ -145,6 +143,7 @@ func (c *Cacher) sleep() {
 	c.metrics.idleStops.Inc()
 	c.metrics.running.Add(-1)
 	c.metrics.capacity.Set(float64(c.ring.min))
+	c.metrics.ringBytes.Set(0)
 	c.metrics.indexes.Set(0)
 	c.config.Logger.Info("watch cache stopped as nobody uses it", "resource", c.config.Resource.String(), "objects", rows)
 }

@@ -21,6 +21,8 @@ type Metrics struct {
 	terminated       *prometheus.CounterVec
 	resourceVersion  *prometheus.GaugeVec
 	capacity         *prometheus.GaugeVec
+	ringBytes        *prometheus.GaugeVec
+	ringLimit        *prometheus.GaugeVec
 	capacityIncrease *prometheus.CounterVec
 	capacityDecrease *prometheus.CounterVec
 	readWait         *prometheus.HistogramVec
@@ -59,6 +61,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		terminated:       counter("apiserver_terminated_watchers_total", "Watchers that fell behind further than a watch cache remembers."),
 		resourceVersion:  gauge("apiserver_watch_cache_resource_version", "The resourceVersion that a watch cache reflects, its last 15 digits."),
 		capacity:         gauge("watch_cache_capacity", "How many events a watch cache can remember."),
+		ringBytes:        gauge("weir_watch_cache_event_bytes", "Bytes that only the events which a watch cache remembers keep in memory."),
+		ringLimit:        gauge("weir_watch_cache_event_bytes_limit", "How many of these bytes a watch cache may keep, but for its latest 100 events."),
 		capacityIncrease: counter("watch_cache_capacity_increase_total", "How often a watch cache's memory for events grew."),
 		capacityDecrease: counter("watch_cache_capacity_decrease_total", "How often a watch cache's memory for events shrank."),
 		readWait: histogram("apiserver_watch_cache_read_wait_seconds", "How long reads waited for a watch cache to become fresh.",
@@ -75,7 +79,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	if reg != nil {
 		reg.MustRegister(m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration,
-			m.terminated, m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait,
+			m.terminated, m.resourceVersion, m.capacity, m.ringBytes, m.ringLimit, m.capacityIncrease, m.capacityDecrease, m.readWait,
 			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes, m.running)
 	}
 	lists, err := storage.NewListMetrics(reg)
@@ -93,7 +97,7 @@ func (m *Metrics) Forget(gr schema.GroupResource) {
 		DeletePartialMatch(labels prometheus.Labels) int
 	}{
 		m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration, m.terminated,
-		m.resourceVersion, m.capacity, m.capacityIncrease, m.capacityDecrease, m.readWait, m.consistentReads, m.checks,
+		m.resourceVersion, m.capacity, m.ringBytes, m.ringLimit, m.capacityIncrease, m.capacityDecrease, m.readWait, m.consistentReads, m.checks,
 		m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes,
 	} {
 		vec.DeletePartialMatch(labels)
@@ -107,7 +111,7 @@ type instruments struct {
 	capacityIncrease, capacityDecrease, idleStops                                         counter
 	readFresh, readFellBack                                                               counter
 	checkSuccess, checkFailure, checkError                                                counter
-	resourceVersion, capacity, indexes                                                    gauge
+	resourceVersion, capacity, ringBytes, ringLimit, indexes                              gauge
 	initDuration, readWait                                                                observer
 	running                                                                               prometheus.Gauge
 	list                                                                                  listing
@@ -142,6 +146,8 @@ func (m *Metrics) of(gr schema.GroupResource) *instruments {
 		checkError:       count(m.checks, "error"),
 		resourceVersion:  set(m.resourceVersion),
 		capacity:         set(m.capacity),
+		ringBytes:        set(m.ringBytes),
+		ringLimit:        set(m.ringLimit),
 		indexes:          set(m.indexes),
 		initDuration:     observe(m.initDuration),
 		readWait:         observe(m.readWait),

@@ -33,8 +33,29 @@ type event struct {
 	at int64
 	// err ends those who reach a cut.
 	err error
-	// left caches departed.
+	// left caches departed; it is ring.gone once the ring has forgotten the event.
 	left atomic.Pointer[storage.Row]
+	// ring is where the event is or was.
+	ring *ring
+	// cost is how many bytes the ring was charged for the event. The ring's writer owns it.
+	cost int64
+}
+
+// eventSize is the size of an event itself, in bytes.
+const eventSize = 96
+
+// alone returns how many bytes only the ring keeps alive for the event: the event, and the row that it replaced. The
+// row after a change is the tree's, or was replaced in its turn by a later event, which the ring has as long as this
+// one, and which is charged for it. The last state of a removed row is the event's own.
+func (e *event) alone() int64 {
+	n := int64(eventSize)
+	if e.prev != nil {
+		n += e.prev.size()
+	}
+	if e.kind == removal {
+		n += e.cur.size()
+	}
+	return n
 }
 
 // bury gives a removal the last state of the row, with the revision of the removal,
@@ -54,15 +75,26 @@ func (e *event) bury() {
 // departed returns the row before the change, carrying the revision of the change. It
 // is made once, for all watchers whose selection the object leaves.
 func (e *event) departed() storage.Row {
-	if row := e.left.Load(); row != nil {
+	if row := e.left.Load(); row != nil && row != &e.ring.gone {
 		return *row
 	}
 	row := storage.Row{Key: e.prev.row.Key, Value: e.prev.row.Value, ResourceVersion: e.rv}
 	if value, err := (storage.JSONCodec{}).Decode(row.Value, e.rv); err == nil {
 		row.Value = value
 	}
-	e.left.Store(&row)
+	if e.left.CompareAndSwap(nil, &row) {
+		e.ring.charge(int64(len(row.Value)))
+	}
 	return row
+}
+
+// forget takes what departed has cached, and returns what the ring was charged for the event in all.
+func (e *event) forget() int64 {
+	n := e.cost
+	if row := e.left.Swap(&e.ring.gone); row != nil {
+		n += int64(len(row.Value))
+	}
+	return n
 }
 
 // slots is one size of a ring.
@@ -83,17 +115,39 @@ type ring struct {
 	// floor is a revision after which every event is in the ring.
 	floor atomic.Uint64
 
+	// bytes is what the ring alone keeps alive. budget, where there is one, counts it too.
+	bytes  atomic.Int64
+	budget *Budget
+	// gone marks that an event has been forgotten. It is not written to.
+	gone storage.Row
+
 	// The rest belongs to the writer. next runs ahead of tail until publish.
 	head, next, lastCut uint64
 	min, max            int
+	// maxBytes bounds bytes, down to minEvents events.
+	maxBytes int64
 }
 
-// init sets the bounds of the ring, which must be powers of two.
-func (r *ring) init(min, max int) {
-	r.min, r.max = min, max
-	r.head, r.next = 1, 1
+// minEvents is how many events a ring remembers whatever their size, if it may have as many; upstream's lower bound
+// of its capacity.
+const minEvents = 100
+
+// init makes a ring without events. Its bounds min and max must be powers of two.
+func (r *ring) init(min, max int, maxBytes int64) {
+	r.min, r.max, r.maxBytes = min, max, maxBytes
+	r.head, r.next, r.lastCut = 1, 1, 0
+	r.floor.Store(0)
 	r.slots.Store(newSlots(min))
 	r.tail.Store(1)
+	r.charge(-r.bytes.Load())
+}
+
+// charge adds to what the ring keeps alive.
+func (r *ring) charge(n int64) {
+	r.bytes.Add(n)
+	if r.budget != nil {
+		r.budget.held.Add(n)
+	}
 }
 
 // get returns the event of a seq below a tail that was read before; nil when it was overwritten.
@@ -105,7 +159,8 @@ func (r *ring) get(seq uint64) *event {
 	return nil
 }
 
-// append adds an event, which becomes visible with publish. It reports growth (1) and shrinkage (-1).
+// append adds an event, which becomes visible with publish. It reports by how many
+// steps, each a factor of two, the capacity grew, below zero by how many it shrank.
 func (r *ring) append(e *event) (resized int) {
 	s := r.slots.Load()
 	capacity := uint64(len(s.at))
@@ -126,11 +181,17 @@ func (r *ring) append(e *event) (resized int) {
 		}
 	}
 	e.seq = r.next
+	e.ring = r
+	e.cost = e.alone()
+	r.charge(e.cost)
 	s.at[e.seq&s.mask].Store(e)
 	r.next++
 	if e.kind == cut {
 		r.lastCut = e.seq
 		r.floor.Store(e.rv)
+	}
+	if r.bytes.Load() > r.maxBytes {
+		resized += r.trim(r.maxBytes)
 	}
 	return resized
 }
@@ -141,7 +202,53 @@ func (r *ring) evict(head uint64) {
 	if last := s.at[(head-1)&s.mask].Load(); last.seq > r.lastCut {
 		r.floor.Store(max(r.floor.Load(), last.rv))
 	}
-	r.head = head
+	var freed int64
+	for ; r.head < head; r.head++ {
+		freed += s.at[r.head&s.mask].Swap(nil).forget()
+	}
+	r.charge(-freed)
+}
+
+// release takes back what the ring was charged for its events, which stay readable.
+func (r *ring) release() {
+	var freed int64
+	for seq := r.head; seq < r.next; seq++ {
+		freed += r.get(seq).forget()
+	}
+	r.charge(-freed)
+}
+
+// trim forgets the oldest events until the rest keeps no more than limit bytes alive, or is minEvents. It returns how
+// often the ring's capacity was halved, below zero.
+func (r *ring) trim(limit int64) (resized int) {
+	before := r.head
+	for r.next-r.head > minEvents && r.bytes.Load() > limit {
+		r.evict(r.head + 1)
+	}
+	if r.head == before {
+		return 0
+	}
+	for capacity := len(r.slots.Load().at); capacity > r.min && r.next-r.head <= uint64(capacity/4); resized-- {
+		capacity /= 2
+		r.resize(uint64(capacity))
+	}
+	return resized
+}
+
+// replaced charges for the rows after a change that fresh does not have, where old has them, which are the ring's
+// alone once fresh takes the place of old.
+func (r *ring) replaced(old, fresh tree) {
+	for seq := r.head; seq < r.next; seq++ {
+		e := r.get(seq)
+		if e.kind != put {
+			continue
+		}
+		if key := e.cur.suffix(); old.get(key) == e.cur && fresh.get(key) != e.cur {
+			n := e.cur.size()
+			e.cost += n
+			r.charge(n)
+		}
+	}
 }
 
 func (r *ring) resize(capacity uint64) *slots {

@@ -20,6 +20,10 @@ const (
 // maxEvents bounds how many events are taken in under one lock.
 const maxEvents = 1024
 
+// portions is in how many parts at least what fills a ring is taken in, so that those who keep up see it before it is
+// forgotten.
+const portions = 8
+
 // errRefill says that the cache must be filled anew.
 var errRefill = errors.New("cache must be filled again")
 
@@ -147,7 +151,7 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 		}
 		progressed = true
 		for len(events) > 0 {
-			n := portion(events)
+			n := portion(events, c.config.RingBytes/portions)
 			if err := c.apply(events[:n]); err != nil {
 				return true, err
 			}
@@ -156,10 +160,14 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 	}
 }
 
-// portion returns how many of events to take in at once: no revision is torn apart. A lease that expires
-// removes all its rows at one.
-func portion(events []storage.Event) int {
-	n := min(len(events), maxEvents)
+// portion returns how many of events, of some bytes, to take in at once: no revision is torn apart. A lease that
+// expires removes all its rows at one.
+func portion(events []storage.Event, bytes int64) int {
+	n := 0
+	for n < len(events) && n < maxEvents && (n == 0 || bytes > 0) {
+		bytes -= int64(len(events[n].Row.Value))
+		n++
+	}
 	for n < len(events) && events[n].Row.ResourceVersion == events[n-1].Row.ResourceVersion {
 		n++
 	}
@@ -253,6 +261,10 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 
 	c.pending.forget(rv)
 	c.hub.publish(kept)
+	if len(kept) > 0 {
+		c.measured()
+		c.config.Budget.settle()
+	}
 	if moved {
 		c.advanced.fire(0)
 		c.metrics.resourceVersion.Set(float64(rv % 1e15))
@@ -260,13 +272,24 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 	c.metrics.eventsDispatched.Add(float64(len(kept)))
 }
 
+// measured tells the memory of the ring.
+func (c *Cacher) measured() {
+	c.metrics.ringBytes.Set(float64(c.ring.bytes.Load()))
+	c.metrics.ringLimit.Set(float64(c.config.RingBytes))
+}
+
 // appendLocked adds an event to the ring.
 func (c *Cacher) appendLocked(e *event) {
-	switch c.ring.append(e) {
-	case 1:
-		c.metrics.capacityIncrease.Inc()
-	case -1:
-		c.metrics.capacityDecrease.Inc()
+	c.resizedLocked(c.ring.append(e))
+}
+
+// resizedLocked counts steps of the ring's capacity.
+func (c *Cacher) resizedLocked(steps int) {
+	switch {
+	case steps > 0:
+		c.metrics.capacityIncrease.Add(float64(steps))
+	case steps < 0:
+		c.metrics.capacityDecrease.Add(float64(-steps))
 	default:
 		return
 	}
@@ -283,6 +306,7 @@ func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
 	e := &event{kind: cut, rv: rv, err: err, at: c.config.Clock.Now().UnixNano()}
 	c.mu.Lock()
 	if rows != nil {
+		c.ring.replaced(c.rows, *rows)
 		c.rows, c.frozen = *rows, nil
 	}
 	c.appendLocked(e)

@@ -321,7 +321,7 @@ func TestRingOverflow(t *testing.T) {
 
 func TestRingGrowsAndShrinks(t *testing.T) {
 	var r ring
-	r.init(8, 64)
+	r.init(8, 64, DefaultRingBytes)
 	var now time.Duration
 	add := func(n int) {
 		for range n {
