@@ -27,7 +27,7 @@ export class Context {
     return new View(this, Slot.META);
   }
 
-  /** The settings of the module, usually read by the configure hook. */
+  /** The settings of the module as they came. The configure hook is given them to be read. */
   get settings(): View {
     return new View(this, Slot.SETTINGS);
   }

@@ -24,9 +24,9 @@
  * A type of one's own is a class over a View, or over a Json that was looked up:
  *
  *     class Quote {
- *       constructor(private of: View) {}
- *       get author(): string { return this.of.text("spec.author"); }
- *       get copies(): i64 { return this.of.int("spec.copies", 1); }
+ *       constructor(private from: View) {}
+ *       get author(): string { return this.from.text("spec.author"); }
+ *       get copies(): i64 { return this.from.int("spec.copies", 1); }
  *     }
  *
  * Nothing is freed: the host puts the module's memory back after each call.
@@ -39,3 +39,4 @@ export { Json, Members, Writer } from "./json";
 export { Access, Errno, Found, Lookup } from "./lookup";
 export { Module, weir_abi_v1, weir_describe, weir_invoke, weirAbort } from "./module";
 export { View, WeirObject } from "./object";
+export { Settings } from "./settings";

@@ -4,6 +4,7 @@ import { Context } from "./context";
 import { FieldError } from "./errors";
 import { Json, Writer } from "./json";
 import { View, WeirObject } from "./object";
+import { Settings } from "./settings";
 import { Slot, has, log, write } from "./sys";
 
 /** Names this SDK in manifests. */
@@ -36,7 +37,7 @@ export class Module {
   private kind: string = "";
   private needs: string[] = [];
 
-  private configureHook: ((ctx: Context) => FieldError[]) | null = null;
+  private configureHook: ((ctx: Context, settings: Settings) => FieldError[]) | null = null;
   private change: Map<i32, Change> = new Map();
   private changeUpdate: Map<i32, ChangeUpdate> = new Map();
   private judge: Map<i32, Judge> = new Map();
@@ -69,8 +70,12 @@ export class Module {
     return this;
   }
 
-  /** Called once, before any other hook, to read ctx.settings. Errors refuse the settings. */
-  configure(hook: (ctx: Context) => FieldError[]): this {
+  /**
+   * Called once, before any other hook, to read the settings. Errors refuse them, and
+   * so does that there are some which the hook has not asked for. Without the hook
+   * there are none.
+   */
+  configure(hook: (ctx: Context, settings: Settings) => FieldError[]): this {
     this.configureHook = hook;
     return this;
   }
@@ -167,7 +172,7 @@ export class Module {
 
   private handles(op: i32): bool {
     switch (op) {
-      case Op.Configure: return this.configureHook != null;
+      case Op.Configure: return true;
       case Op.WarningsOnCreate: return this.warnCreate != null;
       case Op.WarningsOnUpdate: return this.warnUpdate != null;
       case Op.Convert: return this.convertHook != null;
@@ -225,8 +230,9 @@ export class Module {
       ctx.invalid(this.judge.get(op)(ctx, op == Op.ValidateDelete ? old : view));
     } else if (this.judgeUpdate.has(op)) {
       ctx.invalid(this.judgeUpdate.get(op)(ctx, view, old));
-    } else if (op == Op.Configure && configure) {
-      ctx.invalid(configure(ctx));
+    } else if (op == Op.Configure) {
+      const settings = new Settings(ctx.settings);
+      ctx.invalid(settings.finish(configure ? configure(ctx, settings) : []));
     } else if (op == Op.WarningsOnCreate && warnCreate) {
       warn(ctx, warnCreate(ctx, view));
     } else if (op == Op.WarningsOnUpdate && warnUpdate) {

@@ -27,9 +27,10 @@ function validateCreate(ctx: Context, deployment: View): FieldError[] {
 
 new Module("guard", "1.0.0")
   .writtenFor("apps", "deployments", "Deployment")
-  .configure((ctx) => {
-    if (ctx.settings.has("labels")) labels = ctx.settings.texts("labels");
-    maxReplicas = ctx.settings.int("maxReplicas", maxReplicas);
+  .configure((ctx, settings) => {
+    // Settings that are not asked for here are refused.
+    labels = settings.texts("labels", labels);
+    maxReplicas = settings.int("maxReplicas", maxReplicas);
     const errors: FieldError[] = [];
     if (maxReplicas < 1) errors.push(invalid("maxReplicas", Json.int(maxReplicas), "must be at least 1"));
     return errors;

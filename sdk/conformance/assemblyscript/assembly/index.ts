@@ -34,8 +34,8 @@ function recurse(n: i32): i32 {
 
 new Module("conformance-assemblyscript", "1.0.0")
   .capabilities(["lookup:configmaps", "authorize"])
-  .configure((ctx) => {
-    greeting = ctx.settings.text("greeting");
+  .configure((ctx, settings) => {
+    greeting = settings.text("greeting");
     return greeting == "" ? [required("greeting", "")] : none;
   })
   .default((ctx, obj) => {

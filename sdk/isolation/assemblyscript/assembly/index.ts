@@ -41,8 +41,8 @@ function kept(): string[] {
 }
 
 new Module("isolation-assemblyscript", "1.0.0")
-  .configure((ctx) => {
-    keep(ctx.settings.text("secret"));
+  .configure((ctx, settings) => {
+    keep(settings.text("secret"));
     return none;
   })
   .validateCreate((ctx, obj) => {
