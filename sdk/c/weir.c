@@ -964,6 +964,14 @@ static bool store(const weir_field *f, weir_json v, void *into) {
   case WEIR_KIND_TEXT: return weir_json_text(v, to);
   case WEIR_KIND_INT: return weir_json_int(v, to);
   case WEIR_KIND_BOOL: return weir_json_bool(v, to);
+  case WEIR_KIND_TEXTS:
+    if (*v.ptr != '[')
+      return false;
+    for (weir_iter it = weir_each(v); weir_next(&it);)
+      if (*it.value.ptr != '"')
+        return false;
+    *(weir_json *)to = v;
+    return true;
   case WEIR_KIND_JSON: *(weir_json *)to = v;
   }
   return true;
@@ -976,8 +984,10 @@ bool weir_read_json(weir_json v, const weir_field *fields, void *into) {
   return fits;
 }
 
+/* What a value has to be, by kinds. */
+static const char *const types[] = {"", "a string", "an integer", "a boolean", "", "an array of strings"};
+
 bool weir_read(weir_object *obj, const weir_field *fields, void *into) {
-  static const char *const types[] = {"", "a string", "an integer", "a boolean"};
   bool fits = true;
   for (const weir_field *f = fields; f->path != NULL; f++) {
     weir_json v = weir_get(obj, f->path);
@@ -1015,6 +1025,7 @@ static bool differs(const weir_field *f, const void *member, weir_json v, weir_j
     *is = weir_json_of_bool(now);
     return now != was;
   }
+  case WEIR_KIND_TEXTS:
   case WEIR_KIND_JSON: *is = *(const weir_json *)member;
   }
   return !weir_json_equal(*is, v);
@@ -1030,6 +1041,140 @@ void weir_write(weir_object *obj, const weir_field *fields, const void *from) {
     else
       weir_set(obj, f->path, is);
   }
+}
+
+/* ---- settings ---- */
+
+/* Members that there are, as the names that lead to each. Below the last of them
+ * there may be anything. */
+typedef struct {
+  step *names;
+  size_t count;
+} known;
+
+/* distance is how many bytes have to be added, removed or replaced to make b of a,
+ * whatever letters are capitals. */
+static size_t distance(weir_text a, weir_text b) {
+  size_t *row = weir_alloc((b.len + 1) * sizeof *row);
+  for (size_t j = 0; j <= b.len; j++)
+    row[j] = j;
+  for (size_t i = 0; i < a.len; i++) {
+    size_t before = row[0]; /* of the row above, one to the left */
+    row[0] = i + 1;
+    for (size_t j = 0; j < b.len; j++) {
+      char x = a.ptr[i], y = b.ptr[j];
+      x = x >= 'A' && x <= 'Z' ? (char)(x + 'a' - 'A') : x;
+      y = y >= 'A' && y <= 'Z' ? (char)(y + 'a' - 'A') : y;
+      size_t least = before + (x != y);
+      before = row[j + 1];
+      if (before + 1 < least)
+        least = before + 1;
+      if (row[j] + 1 < least)
+        least = row[j] + 1;
+      row[j + 1] = least;
+    }
+  }
+  return row[b.len];
+}
+
+/* unknown_setting says that there is no setting of a name, and which there are:
+ * those of depth many names before. */
+static const char *unknown_setting(weir_text name, const known *all, size_t n, const step *parents, size_t depth) {
+  enum { longest = 100 }; /* of names that anybody would type */
+  buffer names = {0};
+  weir_text near = {NULL, 0};
+  size_t least = longest;
+  for (size_t i = 0; i < n; i++) {
+    bool is_new = all[i].count > depth && same_steps(all[i].names, parents, depth);
+    for (size_t j = 0; is_new && j < i; j++)
+      is_new = all[j].count <= depth || !same_steps(all[j].names, all[i].names, depth + 1);
+    if (!is_new)
+      continue;
+    weir_text is = all[i].names[depth].name;
+    append_string(&names, names.len == 0 ? " there are " : ", ");
+    append_quoted(&names, is.ptr, is.len);
+    size_t longer = is.len > name.len ? is.len : name.len;
+    if (longer > longest)
+      continue;
+    size_t d = distance(name, is);
+    if (d < least && d <= (longer + 1) / 3) {
+      least = d;
+      near = is;
+    }
+  }
+  if (names.len == 0)
+    return "unknown setting; there are none";
+  append_char(&names, 0);
+  if (near.ptr == NULL)
+    return weir_format("unknown setting;%s", names.ptr);
+  return weir_format("unknown setting, did you mean \"%T\"?%s", &near, names.ptr);
+}
+
+/* check_settings complains of members of an object that are unknown. depth many
+ * names lead to it, which at spells with a point at its end. */
+static void check_settings(weir_ctx *ctx, weir_json object, const known *all, size_t n, const step *parents, size_t depth,
+                           const char *at) {
+  for (weir_iter it = weir_each(object); weir_next(&it);) {
+    const step *below = NULL;
+    bool whole = false;
+    for (size_t i = 0; i < n; i++)
+      if (all[i].count > depth && same_steps(all[i].names, parents, depth) &&
+          weir_text_equal(all[i].names[depth].name, it.name)) {
+        below = all[i].names;
+        whole |= all[i].count == depth + 1;
+      }
+    const char *field = weir_format("%s%T", at, &it.name);
+    if (below == NULL)
+      weir_forbidden(ctx, field, unknown_setting(it.name, all, n, parents, depth));
+    else if (whole || weir_is_null(it.value))
+      continue;
+    else if (*it.value.ptr == '{')
+      check_settings(ctx, it.value, all, n, below, depth + 1, weir_format("%s.", field));
+    else
+      weir_type_invalid(ctx, field, it.value, "must be an object");
+  }
+}
+
+/* know makes of the path of a field the names that lead to its member: those
+ * before the first list. */
+static known know(const char *path) {
+  const char *end = path;
+  while (*end != 0 && !(end[0] == '[' && end[1] == '*'))
+    end++;
+  weir_text plain = {path, (size_t)(end - path)};
+  known k = {NULL, 0};
+  size_t count = parse_path(weir_format("%T", &plain), &k.names);
+  while (k.count < count && !k.names[k.count].element)
+    k.count++;
+  return k;
+}
+
+static void configure(weir_ctx *ctx) {
+  const weir_module *m = &weir_guest;
+  static const weir_field none[] = {{0}};
+  const weir_field *fields = m->settings != NULL ? m->settings : none;
+  weir_object *settings = weir_settings(ctx);
+  weir_json whole = weir_get(settings, "");
+  if (whole.ptr != NULL && *whole.ptr != '{' && !weir_is_null(whole)) {
+    weir_type_invalid(ctx, "settings", whole, "must be an object");
+    return;
+  }
+  if (whole.ptr != NULL && !m->lenient_settings) {
+    size_t n = 0;
+    while (fields[n].path != NULL)
+      n++;
+    known *all = weir_alloc((n + 1) * sizeof *all);
+    for (size_t i = 0; i < n; i++)
+      all[i] = know(fields[i].path);
+    check_settings(ctx, whole, all, n, NULL, 0, "");
+  }
+  for (const weir_field *f = fields; f->path != NULL && m->settings_into != NULL; f++) {
+    weir_json v = weir_get(settings, f->path);
+    if (!store(f, v, m->settings_into))
+      weir_type_invalid(ctx, f->path, v, weir_format("must be %s", types[f->kind]));
+  }
+  if (ctx->errors.len == 0 && m->configure != NULL)
+    m->configure(ctx);
 }
 
 /* ---- exports ---- */
@@ -1115,7 +1260,7 @@ static weir_object *admitted(weir_object *obj, int32_t op) {
 static bool has_hook(int32_t op) {
   const weir_module *m = &weir_guest;
   switch (op) {
-  case WEIR_OP_CONFIGURE: return m->configure != NULL;
+  case WEIR_OP_CONFIGURE: return true;
   case WEIR_OP_CONVERT: return m->convert != NULL;
   case WEIR_OP_CONNECT: return m->connect != NULL;
 #define ONE(op, hook, slot) case op: return m->hook != NULL;
@@ -1131,7 +1276,7 @@ static void run(weir_ctx *ctx, int32_t op) {
   const weir_module *m = &weir_guest;
   weir_object *obj = &ctx->slots[WEIR_SLOT_OBJECT], *old = &ctx->slots[WEIR_SLOT_OLD_OBJECT];
   switch (op) {
-  case WEIR_OP_CONFIGURE: m->configure(ctx); break;
+  case WEIR_OP_CONFIGURE: configure(ctx); break;
   case WEIR_OP_CONVERT: convert_all(ctx); break;
   case WEIR_OP_CONNECT: {
     weir_json response = m->connect(ctx, obj);

@@ -65,6 +65,13 @@ typedef struct weir_object weir_object;
 typedef void weir_hook(weir_ctx *ctx, weir_object *obj);
 typedef void weir_update_hook(weir_ctx *ctx, weir_object *obj, weir_object *old);
 
+/* What a member of a struct is read from. */
+typedef struct {
+  const char *path;
+  size_t offset;
+  enum { WEIR_KIND_TEXT = 1, WEIR_KIND_INT, WEIR_KIND_BOOL, WEIR_KIND_JSON, WEIR_KIND_TEXTS } kind;
+} weir_field;
+
 /* What a module is. Hooks that are NULL are not called. */
 typedef struct {
   const char *name;                    /* required */
@@ -74,7 +81,20 @@ typedef struct {
    * lookup:deployments.apps, authorize. NULL: nothing. */
   const char *const *capabilities;
 
-  /* Called once, before any other: reads weir_settings. Complaints refuse them. */
+  /* The settings that there are, 0 at the end, and the struct that is filled with
+   * them before configure is called; what is in it stays where there is none.
+   * Others are refused, with those that there are, so that a misspelt one is not
+   * ignored, and so are values of another type. Without fields there are no
+   * settings.
+   *
+   *   static struct { int64_t most; } settings = {.most = 10};
+   *   static const weir_field settings_fields[] = {{"maxReplicas", 0, WEIR_KIND_INT}, {0}};
+   */
+  const weir_field *settings;
+  void *settings_into;
+  bool lenient_settings; /* passes over what is unknown, for a module that shares its settings */
+
+  /* Called once, before any other, if the settings are right. Complaints refuse them. */
   void (*configure)(weir_ctx *ctx);
   weir_hook *set_defaults; /* the hook "default" */
   weir_hook *prepare_for_create;
@@ -102,7 +122,7 @@ extern const weir_module weir_guest;
 /* ---- documents of a call ---- */
 
 weir_object *weir_request(weir_ctx *ctx); /* uid, operation, time, name, user.username, ... */
-weir_object *weir_settings(weir_ctx *ctx);
+weir_object *weir_settings(weir_ctx *ctx); /* as they came */
 weir_object *weir_options(weir_ctx *ctx);
 weir_object *weir_params(weir_ctx *ctx);    /* of a policy binding */
 weir_object *weir_namespace(weir_ctx *ctx); /* the Namespace of the request */
@@ -122,13 +142,6 @@ bool weir_get_bool(weir_object *obj, const char *path);
 
 /* ---- into structs ---- */
 
-/* What a member of a struct is read from. */
-typedef struct {
-  const char *path;
-  size_t offset;
-  enum { WEIR_KIND_TEXT = 1, WEIR_KIND_INT, WEIR_KIND_BOOL, WEIR_KIND_JSON } kind;
-} weir_field;
-
 /* An author's type is a struct and the paths of its members, 0 at the end:
  *
  *   typedef struct {
@@ -145,6 +158,7 @@ typedef struct {
 #define WEIR_INT(type, member, path) {path, offsetof(type, member), WEIR_KIND_INT}    /* int64_t */
 #define WEIR_BOOL(type, member, path) {path, offsetof(type, member), WEIR_KIND_BOOL}  /* bool */
 #define WEIR_JSON(type, member, path) {path, offsetof(type, member), WEIR_KIND_JSON}  /* weir_json */
+#define WEIR_TEXTS(type, member, path) {path, offsetof(type, member), WEIR_KIND_TEXTS} /* weir_json, an array of strings */
 
 /* Reads a struct. A member whose value is absent or null stays as it is. One of
  * the wrong type is a complaint, if it is of the object, and else makes the hook

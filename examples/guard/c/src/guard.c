@@ -2,17 +2,22 @@
  * not too many replicas. */
 #include "weir.h"
 
-/* What configure leaves here, every later call starts from. */
-static weir_json labels = {"[\"team\"]", 8};
-static int64_t max_replicas = 10;
+/* The settings, and what they are without. What configure leaves here, every later
+ * call starts from. */
+typedef struct {
+  weir_json labels;
+  int64_t max_replicas;
+} config;
+
+static config settings = {.labels = {"[\"team\"]", 8}, .max_replicas = 10};
+
+/* Those that there are; others are refused. */
+static const weir_field settings_fields[] = {
+    WEIR_TEXTS(config, labels, "labels"), WEIR_INT(config, max_replicas, "maxReplicas"), {0}};
 
 static void configure(weir_ctx *ctx) {
-  weir_object *settings = weir_settings(ctx);
-  if (weir_has(settings, "labels"))
-    labels = weir_get(settings, "labels");
-  max_replicas = weir_get_int(settings, "maxReplicas", max_replicas);
-  if (max_replicas < 1)
-    weir_invalid(ctx, "maxReplicas", weir_json_of_int(max_replicas), "must be at least 1");
+  if (settings.max_replicas < 1)
+    weir_invalid(ctx, "maxReplicas", weir_json_of_int(settings.max_replicas), "must be at least 1");
 }
 
 static void set_defaults(weir_ctx *ctx, weir_object *deployment) {
@@ -22,21 +27,21 @@ static void set_defaults(weir_ctx *ctx, weir_object *deployment) {
 
 static void validate_create(weir_ctx *ctx, weir_object *deployment) {
   weir_json have = weir_get(deployment, "metadata.labels");
-  for (weir_iter it = weir_each(labels); weir_next(&it);) {
+  for (weir_iter it = weir_each(settings.labels); weir_next(&it);) {
     weir_text label = {0}, value = {0};
     weir_json_text(it.value, &label);
     if (!weir_json_text(weir_member(have, label), &value) || value.len == 0)
       weir_required(ctx, weir_format("metadata.labels[%T]", &label), "every Deployment has one");
   }
   int64_t replicas = weir_get_int(deployment, "spec.replicas", 1);
-  if (replicas > max_replicas)
-    weir_invalid(ctx, "spec.replicas", weir_json_of_int(replicas), weir_format("must be at most %D", max_replicas));
+  if (replicas > settings.max_replicas)
+    weir_invalid(ctx, "spec.replicas", weir_json_of_int(replicas), weir_format("must be at most %D", settings.max_replicas));
 }
 
 static void validate_update(weir_ctx *ctx, weir_object *deployment, weir_object *old) {
   validate_create(ctx, deployment);
   weir_json have = weir_get(deployment, "metadata.labels"), had = weir_get(old, "metadata.labels");
-  for (weir_iter it = weir_each(labels); weir_next(&it);) {
+  for (weir_iter it = weir_each(settings.labels); weir_next(&it);) {
     weir_text label = {0};
     weir_json_text(it.value, &label);
     weir_json before = weir_member(had, label);
@@ -60,6 +65,8 @@ const weir_module weir_guest = {
     .group = "apps",
     .resource = "deployments",
     .kind = "Deployment",
+    .settings = settings_fields,
+    .settings_into = &settings,
     .configure = configure,
     .set_defaults = set_defaults,
     .validate_create = validate_create,

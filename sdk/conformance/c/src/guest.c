@@ -1,7 +1,8 @@
 /* The conformance guest of the C SDK: it does what package abitest says. */
 #include "lookups.h"
 
-static weir_text greeting;
+static weir_text greeting; /* of the settings */
+static const weir_field settings[] = {{"greeting", 0, WEIR_KIND_TEXT}, {0}};
 
 /* is tells whether spec.case of an object is the name. */
 static bool is(weir_object *obj, const char *name) { return weir_equal(weir_get_text(obj, "spec.case"), name); }
@@ -12,7 +13,6 @@ static void warn_int(weir_ctx *ctx, int64_t n) { weir_warn(ctx, weir_format("%D"
 static void warn_bool(weir_ctx *ctx, bool b) { weir_warn(ctx, b ? "true" : "false"); }
 
 static void configure(weir_ctx *ctx) {
-  greeting = weir_get_text(weir_settings(ctx), "greeting");
   if (greeting.len == 0)
     weir_required(ctx, "greeting", "");
 }
@@ -254,6 +254,8 @@ const weir_module weir_guest = {
     .name = "conformance-c",
     .version = "1.0.0",
     .capabilities = (const char *const[]){"lookup:configmaps", "authorize", NULL},
+    .settings = settings,
+    .settings_into = &greeting,
     .configure = configure,
     .set_defaults = set_defaults,
     .prepare_for_create = prepare_for_create,

@@ -61,6 +61,26 @@ static void test_verdicts(void) {
        "FieldValueForbidden");
 }
 
+static void test_settings(void) {
+  static const struct {
+    const char *settings, *says;
+  } tests[] = {
+      {"{\"greeting\":\"hello\"}", ""},
+      {"{\"greeting\":5}", "\"type\":\"FieldValueTypeInvalid\",\"field\":\"greeting\",\"value\":5,\"detail\":\"must be a string\""},
+      {"{\"greeting\":\"hello\",\"Greetings\":1}",
+       "\"field\":\"Greetings\",\"detail\":\"unknown setting, did you mean \\\"greeting\\\"? there are \\\"greeting\\\"\""},
+      {"{\"greeting\":\"hello\",\"volume\":{\"loud\":1}}",
+       "\"field\":\"volume\",\"detail\":\"unknown setting; there are \\\"greeting\\\"\""},
+      {"[]", "\"field\":\"settings\",\"value\":[],\"detail\":\"must be an object\""},
+      {"null", "\"field\":\"greeting\""}, /* is none, and the greeting is required */
+  };
+  for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
+    if (i + 1 == sizeof tests / sizeof *tests)
+      weir_test_run(WEIR_OP_CONFIGURE, (weir_test_call){.settings = "{\"greeting\":\"\"}"}); /* forget the last */
+    says(tests[i].settings, weir_test_run(WEIR_OP_CONFIGURE, (weir_test_call){.settings = tests[i].settings}).result, tests[i].says);
+  }
+}
+
 static void test_reads(void) {
   const char *object = "{\"spec\":{\"case\":\"wildcard\", \"list\": [{\"name\":\"a\"}, {\"name\" : \"\\u20ac\"}]}}";
   says("wildcard", run(WEIR_OP_WARNINGS_ON_CREATE, NULL, (weir_test_call){.object = object}).result, "[\"a\",\"€\"]");
@@ -114,6 +134,7 @@ int main(void) {
   test_fields();
   test_changes();
   test_verdicts();
+  test_settings();
   test_reads();
   test_lookups();
   return failures == 0 ? 0 : 1;

@@ -36,7 +36,10 @@ static bool keep(weir_text secret) {
   return empty;
 }
 
-static void configure(weir_ctx *ctx) { keep(weir_get_text(weir_settings(ctx), "secret")); }
+static weir_text secret = {"", 0}; /* of the settings */
+static const weir_field settings[] = {{"secret", 0, WEIR_KIND_TEXT}, {0}};
+
+static void configure(weir_ctx *ctx) { keep(secret); }
 
 static void validate_create(weir_ctx *ctx, weir_object *obj) {
   if (!weir_has(obj, "spec.secret")) /* in a call that warms the module up */
@@ -58,4 +61,5 @@ static void validate_create(weir_ctx *ctx, weir_object *obj) {
     __builtin_trap();
 }
 
-const weir_module weir_guest = {.name = "isolation-c", .version = "1.0.0", .configure = configure, .validate_create = validate_create};
+const weir_module weir_guest = {.name = "isolation-c", .version = "1.0.0", .settings = settings, .settings_into = &secret,
+                                .configure = configure, .validate_create = validate_create};
