@@ -134,9 +134,15 @@ func runTestSettings(t *testing.T, h Host, wasm []byte) {
 		{"of another type", `{"greeting":5}`, []string{"greeting: FieldValueTypeInvalid"}},
 		{
 			"of a misspelt name", `{"greeting":"hello","greetin":"x"}`,
-			[]string{"greetin: FieldValueForbidden", `did you mean "greeting"?`, `there are "greeting"`},
+			[]string{`greetin: FieldValueForbidden: unknown setting, did you mean "greeting"? there are "greeting", "tone"`},
 		},
-		{"of another name", `{"greeting":"hello","volume":11}`, []string{`volume: FieldValueForbidden: unknown setting; there are "greeting"`}},
+		{"of another name", `{"greeting":"hello","volume":11}`, []string{`volume: FieldValueForbidden: unknown setting; there are "greeting", "tone"`}},
+		{
+			"of a misspelt name within", `{"greeting":"hello","tone":{"Pitches":1,"pitch":2}}`,
+			[]string{`tone.Pitches: FieldValueForbidden: unknown setting, did you mean "pitch"? there are "pitch"`},
+		},
+		{"of another type within", `{"greeting":"hello","tone":{"pitch":"high"}}`, []string{"tone.pitch: FieldValueTypeInvalid"}},
+		{"that are no object within", `{"greeting":"hello","tone":"high"}`, []string{"tone: FieldValueTypeInvalid"}},
 		{"no object", `["hello"]`, []string{"settings: FieldValueTypeInvalid"}},
 	}
 	for _, tc := range tests {

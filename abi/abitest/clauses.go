@@ -25,9 +25,9 @@ const fillerBytes = 200_000
 // Clauses returns what a conformance guest does. The case is in spec.case of
 // the object, or where there is none, of the old object; in a case that is not
 // listed the guest has no objection and changes nothing. Its configure hook
-// refuses settings whose member greeting is empty or no string, and settings that
-// have another member, with errors that name the member; the detail of the latter
-// names greeting.
+// refuses settings whose member greeting, a string, is empty, and knows one more,
+// tone.pitch, an integer: what is of another type and any other member it refuses,
+// too, with errors that name the member and those that there are.
 func Clauses() []Clause {
 	return slices.Concat(verdicts(), reads(), changes(), lookups(), admissions(), sins())
 }

@@ -30,6 +30,9 @@ func (s *strategy) Configure(ctx *weir.Context) weir.ErrorList {
 	s.Greeting = ""
 	var settings struct {
 		Greeting string `json:"greeting,omitempty"`
+		Tone     struct {
+			Pitch int64 `json:"pitch,omitempty"`
+		} `json:"tone,omitempty"`
 	}
 	if errs := ctx.Settings(&settings); errs != nil {
 		return errs

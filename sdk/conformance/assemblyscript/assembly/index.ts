@@ -36,6 +36,7 @@ new Module("conformance-assemblyscript", "1.0.0")
   .capabilities(["lookup:configmaps", "authorize"])
   .configure((ctx, settings) => {
     greeting = settings.text("greeting");
+    settings.int("tone.pitch");
     return greeting == "" ? [required("greeting", "")] : none;
   })
   .default((ctx, obj) => {

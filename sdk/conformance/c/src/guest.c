@@ -1,8 +1,12 @@
 /* The conformance guest of the C SDK: it does what package abitest says. */
 #include "lookups.h"
 
-static weir_text greeting; /* of the settings */
-static const weir_field settings[] = {{"greeting", 0, WEIR_KIND_TEXT}, {0}};
+static struct settings {
+  weir_text greeting;
+  int64_t pitch;
+} settings;
+static const weir_field settings_fields[] = {
+    WEIR_TEXT(struct settings, greeting, "greeting"), WEIR_INT(struct settings, pitch, "tone.pitch"), {0}};
 
 /* is tells whether spec.case of an object is the name. */
 static bool is(weir_object *obj, const char *name) { return weir_equal(weir_get_text(obj, "spec.case"), name); }
@@ -13,7 +17,7 @@ static void warn_int(weir_ctx *ctx, int64_t n) { weir_warn(ctx, weir_format("%D"
 static void warn_bool(weir_ctx *ctx, bool b) { weir_warn(ctx, b ? "true" : "false"); }
 
 static void configure(weir_ctx *ctx) {
-  if (greeting.len == 0)
+  if (settings.greeting.len == 0)
     weir_required(ctx, "greeting", "");
 }
 
@@ -86,7 +90,7 @@ static void validate_create(weir_ctx *ctx, weir_object *obj) {
   } else if (is(obj, "audit")) {
     weir_annotate(ctx, "key", "value");
   } else if (is(obj, "settings")) {
-    warn_text(ctx, greeting);
+    warn_text(ctx, settings.greeting);
   } else if (is(obj, "large")) {
     warn_int(ctx, (int64_t)weir_get_text(obj, "spec.filler").len);
   } else if (is(obj, "count")) {
@@ -254,8 +258,8 @@ const weir_module weir_guest = {
     .name = "conformance-c",
     .version = "1.0.0",
     .capabilities = (const char *const[]){"lookup:configmaps", "authorize", NULL},
-    .settings = settings,
-    .settings_into = &greeting,
+    .settings = settings_fields,
+    .settings_into = &settings,
     .configure = configure,
     .set_defaults = set_defaults,
     .prepare_for_create = prepare_for_create,

@@ -68,9 +68,9 @@ static void test_settings(void) {
       {"{\"greeting\":\"hello\"}", ""},
       {"{\"greeting\":5}", "\"type\":\"FieldValueTypeInvalid\",\"field\":\"greeting\",\"value\":5,\"detail\":\"must be a string\""},
       {"{\"greeting\":\"hello\",\"Greetings\":1}",
-       "\"field\":\"Greetings\",\"detail\":\"unknown setting, did you mean \\\"greeting\\\"? there are \\\"greeting\\\"\""},
+       "\"field\":\"Greetings\",\"detail\":\"unknown setting, did you mean \\\"greeting\\\"? there are \\\"greeting\\\", \\\"tone\\\"\""},
       {"{\"greeting\":\"hello\",\"volume\":{\"loud\":1}}",
-       "\"field\":\"volume\",\"detail\":\"unknown setting; there are \\\"greeting\\\"\""},
+       "\"field\":\"volume\",\"detail\":\"unknown setting; there are \\\"greeting\\\", \\\"tone\\\"\""},
       {"[]", "\"field\":\"settings\",\"value\":[],\"detail\":\"must be an object\""},
       {"null", "\"field\":\"greeting\""}, /* is none, and the greeting is required */
   };

@@ -20,6 +20,7 @@ fn case(obj: &View) -> String {
 weir::typed! {
     struct Settings {
         greeting: String = "greeting",
+        _pitch: i64 = "tone.pitch",
     }
 }
 
