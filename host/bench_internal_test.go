@@ -195,7 +195,7 @@ func benchIsolation(b *testing.B, m *Module, bare *guest, call *Call) {
 			fuel, restored = res.Fuel, res.RestoredBytes
 		},
 	}
-	calls := 10
+	calls := 96 // what many calls share is part of each block
 	if call.Op == abi.OpWarningsOnCreate {
 		calls = 1
 	}

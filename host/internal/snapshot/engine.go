@@ -35,8 +35,6 @@ func modeFor(mode, best Mode, size int) Mode {
 	switch {
 	case mode != Auto:
 		return min(mode, best)
-	case size <= CopyBytes:
-		return Copy
 	case best == Sticky:
 		return Sticky
 	case size <= discardBytes:

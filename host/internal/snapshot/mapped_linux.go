@@ -9,11 +9,11 @@ import (
 
 const (
 	// maxCopies is how many copies a memory may have: the question which
-	// pages were written costs each call an eighth.
-	maxCopies = 8
+	// pages were written costs each call a sixteenth.
+	maxCopies = 16
 	// copiesBytes is how much the calls on all copies may have written, for
 	// that there be as many: it has to stay in the processor's caches.
-	copiesBytes = 512 << 10
+	copiesBytes = 320 << 10
 	// restoresPerCopy is how often a memory was restored for each copy that
 	// it has: a copy takes up to a millisecond to make, and what is seldom
 	// used stays small.
@@ -52,7 +52,7 @@ type mappedMemory struct {
 	restores int             // since it was attached, or minus how many are to pass
 	mappedAt int             // the value of restores when all copies were mapped anew
 	moved    bool
-	regions  []pageRegion
+	written  written
 	restored int // bytes, see Restored
 }
 
@@ -158,6 +158,7 @@ func (m *mappedMemory) use(i int) error {
 			}
 		}
 		m.mapped[i] = true
+		m.written.forget()
 	}
 	m.moved = m.moved || m.current != i
 	m.current, m.size = i, size
@@ -209,6 +210,7 @@ func (m *mappedMemory) shrink(size uint64) {
 	m.restores = -restoresAfterGrowth
 	if m.current > 0 { // over what was above
 		m.mapped = [maxCopies]bool{}
+		m.written.forget()
 	}
 }
 
@@ -239,6 +241,7 @@ func (m *mappedMemory) next() error {
 			return err
 		}
 		m.mapped[i] = false // what was written is no longer watched
+		m.written.forget()
 	}
 	m.active = active
 	return m.use(0)
@@ -247,27 +250,17 @@ func (m *mappedMemory) next() error {
 // restoreWritten copies back the pages that are private to the mappings of the
 // copies up to the current one, and returns how many bytes these are.
 func (m *mappedMemory) restoreWritten() (int, error) {
-	if m.regions == nil {
-		m.regions = make([]pageRegion, 64)
-	}
 	all := m.slice(m.current, uint64(m.current+1)*m.size)
 	base, written := uintptr(unsafe.Pointer(unsafe.SliceData(all))), 0
-	for start, end := base, base+uintptr(len(all)); start < end; {
-		n, next, err := scan(m.sys.fd, start, end, m.regions, m.watched)
-		if err != nil {
-			return 0, fmt.Errorf("snapshot: scan pages: %w", err)
+	if err := m.written.find(m.sys, base, base+uintptr(len(all)), m.watched); err != nil {
+		return 0, err
+	}
+	for _, r := range m.written.found {
+		for at, to := r.start-uint64(base), r.end-uint64(base); at < to; { // may be of several copies
+			n := copy(all[at:to], m.img.bytes[at%m.size:])
+			written += n
+			at += uint64(n)
 		}
-		for _, r := range m.regions[:n] {
-			for at, to := r.start-uint64(base), r.end-uint64(base); at < to; { // may be of several copies
-				n := copy(all[at:to], m.img.bytes[at%m.size:])
-				written += n
-				at += uint64(n)
-			}
-		}
-		if next <= start {
-			return 0, fmt.Errorf("snapshot: scan stopped at %d of %d bytes", start-base, len(all))
-		}
-		start = next
 	}
 	return written, nil
 }

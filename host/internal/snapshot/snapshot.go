@@ -5,16 +5,17 @@
 // one of three ways:
 //
 //   - Copy writes the whole image: it copies what has contents and clears what
-//     is zero. It works everywhere and is the fastest up to some 64 KiB.
+//     is zero. It works everywhere.
 //   - Discard maps the image copy-on-write and drops written pages, which
 //     then fault in again.
 //   - Sticky maps the image copy-on-write too, asks the kernel which pages
 //     were written (PAGEMAP_SCAN, Linux 6.7) and copies those back, so that
-//     they need not fault again. The steady state takes no page fault. What
-//     the question costs does not depend on how many pages there are, so a
-//     memory that is restored often has several copies: Restore moves on to
-//     the next that is clean, and the kernel is asked about all at once when
-//     there is none.
+//     they need not fault again. The steady state takes no page fault, so as
+//     long as the process has taken none the answer is that of the last time
+//     and the kernel need not look for it. What any question costs does not
+//     depend on how many pages there are, so a memory that is restored often
+//     has several copies: Restore moves on to the next that is clean, and the
+//     kernel is asked about all at once when there is none.
 package snapshot
 
 // Mode is a way of restoring.
@@ -42,9 +43,6 @@ func (m Mode) String() string {
 	}
 	return "unknown"
 }
-
-// CopyBytes is the size up to which Auto copies.
-const CopyBytes = 64 << 10
 
 const pageBytes = 64 << 10
 

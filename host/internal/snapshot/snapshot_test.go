@@ -161,8 +161,7 @@ func TestModeFor(t *testing.T) {
 		best Mode
 		want Mode
 	}{
-		{Auto, CopyBytes, Sticky, Copy},
-		{Auto, CopyBytes + 1, Sticky, Sticky},
+		{Auto, page, Sticky, Sticky},
 		{Auto, 3 << 20, Discard, Copy},
 		{Auto, 30 << 20, Discard, Discard},
 		{Auto, 30 << 20, Copy, Copy},

@@ -15,6 +15,8 @@ type system struct {
 	fd      uintptr  // of pagemap
 	watcher *watcher // nil if written pages cannot be marked
 	mode    Mode
+
+	countsFaults bool // those of the process
 }
 
 func (s *system) open() {
@@ -29,7 +31,7 @@ func (s *system) open() {
 	if err != nil {
 		return
 	}
-	page, err := unix.MmapPtr(-1, 0, nil, uintptr(os.Getpagesize()), unix.PROT_READ, unix.MAP_PRIVATE|unix.MAP_ANON)
+	page, err := unix.MmapPtr(-1, 0, nil, uintptr(os.Getpagesize()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		_ = f.Close()
 		return
@@ -45,6 +47,7 @@ func (s *system) open() {
 	}
 	s.pagemap, s.fd = f, f.Fd()
 	s.watcher = newWatcher()
+	s.probeFaults(page)
 	s.mode = Sticky
 }
 
