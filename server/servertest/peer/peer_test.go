@@ -13,18 +13,19 @@ import (
 	"weir.dev/weir/server/servertest"
 )
 
-// TestScenarios runs every scenario, briefly, on a server in this process.
-func TestScenarios(t *testing.T) {
-	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(token+",admin,admin,\"system:masters\"\n"), 0o600); err != nil {
+// inProcess starts a server in this process, and makes what is measured on it.
+func inProcess(t testing.TB, config server.Config) (*servertest.Environment, *client) {
+	t.Helper()
+	config.TokenAuthFile = filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(config.TokenAuthFile, []byte(token+",admin,admin,\"system:masters\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := servertest.Start(t, servertest.Options{Config: server.Config{TokenAuthFile: tokens}})
-	config := env.RESTConfig()
-	ca := config.CAData
+	env := servertest.Start(t, servertest.Options{Config: config})
+	trusted := env.RESTConfig()
+	ca := trusted.CAData
 	if len(ca) == 0 {
 		var err error
-		if ca, err = os.ReadFile(config.CAFile); err != nil {
+		if ca, err = os.ReadFile(trusted.CAFile); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,6 +35,12 @@ func TestScenarios(t *testing.T) {
 	if err := c.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return env, c
+}
+
+// TestScenarios runs every scenario, briefly, on a server in this process.
+func TestScenarios(t *testing.T) {
+	env, c := inProcess(t, server.Config{})
 	modules, err := env.ModuleDir()
 	if err != nil {
 		t.Fatal(err)

@@ -43,21 +43,15 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 			s.stop()
 		}
 	}()
-	ports, err := freePorts(3)
-	if err != nil {
-		return nil, err
-	}
-	etcd := "http://127.0.0.1:" + ports[1]
+	etcd := ""
 	if name != "weir-embedded" {
-		peers := "http://127.0.0.1:" + ports[2]
-		if err := s.exec(ctx, dir, "etcd", b.etcd, "--name", "p", "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
-			"--listen-client-urls", etcd, "--advertise-client-urls", etcd, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
-			"--initial-cluster", "p="+peers, "--quota-backend-bytes", strconv.Itoa(8<<30)); err != nil {
+		if etcd, err = s.startEtcd(ctx, dir, b.etcd); err != nil {
 			return nil, err
 		}
-		if _, err := waitFor(ctx, http.DefaultClient, etcd+"/health", ""); err != nil {
-			return nil, fmt.Errorf("etcd: %w", err)
-		}
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
 	}
 	tokens := filepath.Join(dir, "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(token+",admin,admin,\"system:masters\"\n"), 0o600); err != nil {
@@ -100,6 +94,24 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 	end, err := waitFor(ctx, client, s.url+"/readyz", token)
 	s.ready = end.Sub(begin)
 	return s, err
+}
+
+// startEtcd starts an etcd that does not wait for the disk and returns its address when it answers.
+func (s *running) startEtcd(ctx context.Context, dir, binary string) (string, error) {
+	ports, err := freePorts(2)
+	if err != nil {
+		return "", err
+	}
+	clients, peers := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	if err := s.exec(ctx, dir, "etcd", binary, "--name", "p", "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
+		"--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
+		"--initial-cluster", "p="+peers, "--quota-backend-bytes", strconv.Itoa(8<<30)); err != nil {
+		return "", err
+	}
+	if _, err := waitFor(ctx, http.DefaultClient, clients+"/health", ""); err != nil {
+		return "", fmt.Errorf("etcd: %w", err)
+	}
+	return clients, nil
 }
 
 func (s *running) exec(ctx context.Context, dir, name, binary string, args ...string) error {
