@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -21,6 +22,10 @@ type Call struct {
 	Meta *document.Document
 	// The other input slots; nil is absent.
 	Object, OldObject, Options, Params, Namespace *document.Document
+	// ReadNamespace gives what is in the slot of Namespace, which is then nil, when the guest first reads that: at most once,
+	// within the time that the call has left. It may give nil. Its error stops the guest, is the cause of the Error and of
+	// [ClassNotReady]; nil: there is Namespace alone.
+	ReadNamespace func(context.Context) (*document.Document, error)
 	// TargetVersion of a conversion, "group/version".
 	TargetVersion string
 	// Budget of the request; nil means that only the module's limits hold.

@@ -140,7 +140,7 @@ func (c *invocation) input(slot uint64) (*document.Document, int32) {
 	if !s.Input() {
 		return nil, fail(abi.EINVAL)
 	}
-	d := c.inputs[s]
+	d := c.inputOf(s)
 	if d == nil {
 		return nil, fail(abi.ENOENT)
 	}

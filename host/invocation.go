@@ -50,6 +50,8 @@ type invocation struct {
 	inputs          [abi.InputSlots]*document.Document
 	outputs         [4]output // by slot - abi.SlotResult
 	refused         string    // why a write was refused
+	// readNamespace fills the slot when the guest first reads it; nil: it has been read
+	readNamespace func(context.Context) (*document.Document, error)
 
 	budget    *Budget
 	limit     int64 // fuel of this entry
@@ -210,6 +212,27 @@ func (c *invocation) log(level slog.Level, line []byte) int {
 		c.logger.LogAttrs(c.Context, level, "guest log", slog.String("hook", hook), slog.String("line", string(line)))
 	}
 	return len(line)
+}
+
+// inputOf is what is in an input slot; nil: nothing.
+func (c *invocation) inputOf(slot abi.Slot) *document.Document {
+	if slot == abi.SlotNamespace && c.readNamespace != nil {
+		c.fillNamespace()
+	}
+	return c.inputs[slot]
+}
+
+// fillNamespace reads the namespace, once.
+func (c *invocation) fillNamespace() {
+	read := c.readNamespace
+	c.readNamespace = nil
+	ctx, cancel := c.untilDeadline()
+	defer cancel()
+	namespace, err := read(ctx)
+	if err != nil {
+		c.notReady("the namespace cannot be read now", err)
+	}
+	c.inputs[abi.SlotNamespace] = namespace
 }
 
 // mayWrite tells whether an output slot may be written in this entry.

@@ -31,6 +31,9 @@ type Review struct {
 	Params document.Value
 	// NamespaceObject is the namespace of a namespaced object.
 	NamespaceObject document.Value
+	// ReadNamespace reads it for a judge that finds out while it judges whether it wants it. It reads once; nil: there is
+	// NamespaceObject.
+	ReadNamespace func(context.Context) (document.Value, error)
 	// Settings are those of the policy itself, where its kind has some.
 	Settings document.Value
 	// Authorizer is what expressions may ask whether the user may do something: a value

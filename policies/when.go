@@ -15,6 +15,18 @@ type conditional struct {
 	judge      Judge
 }
 
+// Mentions reports whether an input is read, which a judge is asked that can tell.
+func (c conditional) Mentions(input string) bool {
+	judge, tells := c.judge.(interface{ Mentions(input string) bool })
+	return !tells || judge.Mentions(input) || c.conditions.Mentions(input)
+}
+
+// ReadsNamespaceLate reports whether the judge takes the namespace from Review.ReadNamespace. The conditions see none.
+func (c conditional) ReadsNamespaceLate() bool {
+	judge, tells := c.judge.(interface{ ReadsNamespaceLate() bool })
+	return tells && judge.ReadsNamespaceLate()
+}
+
 // Judge implements Judge.
 func (c conditional) Judge(ctx context.Context, r *Review) (*Decision, error) {
 	holds, err := c.conditions.Hold(ctx, r)

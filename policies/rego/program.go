@@ -46,6 +46,9 @@ func (p *Program) Reads() []string {
 	return p.shape.paths("input")
 }
 
+// Mentions reports whether the policy can see a member of input: namespaceObject.
+func (p *Program) Mentions(input string) bool { return p.shape.whole || p.shape.member(input) != nil }
+
 // Judge implements policies.Judge. The error is an *policies.EvalError, a
 // *policies.CostError, or wraps that of ctx, context.DeadlineExceeded for a timeout.
 func (p *Program) Judge(ctx context.Context, r *policies.Review) (*policies.Decision, error) {

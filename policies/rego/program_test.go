@@ -307,6 +307,31 @@ func TestReads(t *testing.T) {
 	}
 }
 
+func TestMentions(t *testing.T) {
+	tests := []struct {
+		text string
+		want []string
+	}{
+		{`deny contains "m"`, nil},
+		{`deny contains "m" if input.object.spec.replicas > 3`, []string{"object"}},
+		{`deny contains "m" if input.namespaceObject.metadata.labels.a == input.request.name`, []string{"namespaceObject", "request"}},
+		{"deny contains \"m\" if f(input)\nf(i) if i.object.x == 1", []string{"namespaceObject", "object", "request"}},
+		{`deny contains "m" if { some k; input[k].x }`, []string{"namespaceObject", "object", "request"}},
+	}
+	for _, tc := range tests {
+		p := compile(t, Config{}, tc.text)
+		var got []string
+		for _, input := range []string{"namespaceObject", "object", "request"} {
+			if p.Mentions(input) {
+				got = append(got, input)
+			}
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.text, got, tc.want)
+		}
+	}
+}
+
 // TestInputIsShared: policies of one request see all they ask for, whichever comes first.
 func TestInputIsShared(t *testing.T) {
 	texts := []string{

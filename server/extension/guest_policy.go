@@ -16,10 +16,17 @@ import (
 // GuestJudge is a policies.Judge whose verdict is that of a module's admitValidate hook.
 type GuestJudge struct{ guest Guest }
 
-var _ policies.Judge = GuestJudge{}
+var (
+	_ policies.Judge    = GuestJudge{}
+	_ policy.LateReader = GuestJudge{}
+	_ policy.LateReader = GuestMutator{}
+)
 
 // NewGuestJudge returns the judge of a module, which must handle abi.OpAdmitValidate.
 func NewGuestJudge(guest Guest) GuestJudge { return GuestJudge{guest} }
+
+// ReadsNamespaceLate implements policy.LateReader: few modules read it, and nobody knows which before they run.
+func (GuestJudge) ReadsNamespaceLate() bool { return true }
 
 // Judge implements policies.Judge. Its error is a *host.Error.
 func (g GuestJudge) Judge(ctx context.Context, r *policies.Review) (*policies.Decision, error) {
@@ -52,6 +59,9 @@ var _ policy.Mutator = GuestMutator{}
 func NewGuestMutator(guest Guest, conditions *policies.Conditions) GuestMutator {
 	return GuestMutator{guest, conditions}
 }
+
+// ReadsNamespaceLate implements policy.LateReader.
+func (GuestMutator) ReadsNamespaceLate() bool { return true }
 
 // Holds implements policy.Mutator.
 func (g GuestMutator) Holds(ctx context.Context, r *policies.Review) (bool, error) {
@@ -86,9 +96,17 @@ func callPolicy(ctx context.Context, guest Guest, op abi.Op, r *policies.Review)
 	if err != nil {
 		return nil, err
 	}
-	res, err := guest.Call(ctx, &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
-		Options: r.Request.Get("options").Document(), Params: r.Params.Document(), Namespace: r.NamespaceObject.Document(),
-		Budget: BudgetFrom(ctx)})
+	call := &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
+		Options: r.Request.Get("options").Document(), Params: r.Params.Document(), Budget: BudgetFrom(ctx)}
+	if read := r.ReadNamespace; read != nil {
+		call.ReadNamespace = func(ctx context.Context) (*document.Document, error) {
+			namespace, err := read(ctx)
+			return namespace.Document(), err
+		}
+	} else {
+		call.Namespace = r.NamespaceObject.Document()
+	}
+	res, err := guest.Call(ctx, call)
 	auditCall(ctx, guest.Name(), op, res, err)
 	if err == nil {
 		r.Spent.Add(policies.Cost{Used: res.Fuel})

@@ -1,7 +1,9 @@
 package extension_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -50,5 +52,44 @@ func TestGuestJudgeMeta(t *testing.T) {
 	// Without it, the client's is all that is known.
 	if got := ask(document.Value{}); got.Resource != "policyimpacts" || got.Name != "question" {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// A module gets the namespace that is there, or reads it itself.
+func TestGuestJudgeNamespace(t *testing.T) {
+	g := &fakeGuest{ops: allOps(), result: &host.Result{}}
+	judge := extension.NewGuestJudge(g)
+	obj, namespace := parse(t, `{"apiVersion":"g/v1","kind":"Thing"}`), parse(t, `{"kind":"Namespace"}`)
+	gone := errors.New("gone")
+	tests := []struct {
+		name   string
+		review policies.Review
+		given  bool
+		want   *document.Document
+		err    error
+	}{
+		{"none", policies.Review{}, false, nil, nil},
+		{"there", policies.Review{NamespaceObject: namespace.Root()}, true, namespace, nil},
+		{"read", policies.Review{ReadNamespace: func(context.Context) (document.Value, error) { return namespace.Root(), nil }}, false, namespace, nil},
+		{"gone", policies.Review{ReadNamespace: func(context.Context) (document.Value, error) { return document.Value{}, gone }}, false, nil, gone},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.review.Object = obj.Root()
+			if _, err := judge.Judge(t.Context(), &tc.review); err != nil {
+				t.Fatal(err)
+			}
+			call := g.calls[len(g.calls)-1]
+			got, err := call.Namespace, error(nil)
+			if (got != nil) != tc.given {
+				t.Errorf("given %v", got)
+			}
+			if call.ReadNamespace != nil {
+				got, err = call.ReadNamespace(t.Context())
+			}
+			if got != tc.want || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
 	}
 }

@@ -45,6 +45,7 @@ type evaluation struct {
 	namespace      *document.Document
 	namespaceErr   error
 	namespaceKnown bool
+	readLate       func(context.Context) (document.Value, error)
 
 	views []*view
 	// asked is the review that is under way: the next one takes its place.
@@ -138,13 +139,37 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 		r.Request = seen.request.Root()
 	}
 	if m == nil || m.Mentions("namespaceObject") {
-		namespace, err := e.namespaceObject()
+		if late, ok := by.(LateReader); ok && late.ReadsNamespaceLate() {
+			r.ReadNamespace = e.lateNamespace()
+			return r, nil
+		}
+		namespace, err := e.namespaceObject(e.ctx)
 		if err != nil {
 			return nil, err
 		}
 		r.NamespaceObject = rootOf(namespace)
 	}
 	return r, nil
+}
+
+// lateNamespace is Review.ReadNamespace.
+func (e *evaluation) lateNamespace() func(context.Context) (document.Value, error) {
+	if e.readLate == nil {
+		e.readLate = func(ctx context.Context) (document.Value, error) {
+			namespace, err := e.namespaceObject(ctx)
+			return rootOf(namespace), err
+		}
+	}
+	return e.readLate
+}
+
+// unread returns why the namespace could not be read, where that is what an error of a LateReader comes from: it ends the
+// request, as it would have if the namespace had been read before. nil: it is another error.
+func (e *evaluation) unread(err error) error {
+	if e.namespaceErr != nil && !e.late() && errors.Is(err, e.namespaceErr) {
+		return e.namespaceErr
+	}
+	return nil
 }
 
 // rootOf is the value of a document, absent for nil.
@@ -208,23 +233,28 @@ func convertBy(ctx context.Context, r *rest.Resource, version string, obj *docum
 }
 
 // namespaceObject returns the namespace that the object is in, nil for what is in none. A namespace is in none.
-func (e *evaluation) namespaceObject() (*document.Document, error) {
+func (e *evaluation) namespaceObject(ctx context.Context) (*document.Document, error) {
 	if e.attributes.Namespace == "" || isNamespaces(e.attributes) {
 		return nil, nil
 	}
-	return e.readNamespace()
+	return e.readNamespace(ctx)
 }
 
-func (e *evaluation) readNamespace() (*document.Document, error) {
-	if !e.namespaceKnown {
-		e.namespaceKnown = true
-		// The most recent one: labels that have been acknowledged count.
-		e.namespace, e.namespaceErr = e.namespaces.Get(request.WithNamespace(e.ctx, ""), e.attributes.Namespace, &metav1.GetOptions{})
-		if e.namespaceErr == nil {
-			e.observer.readNamespace(e.namespace)
-		}
+// readNamespace reads the namespace, once: an error is final unless it is that the time of ctx was over, and more is left.
+func (e *evaluation) readNamespace(ctx context.Context) (*document.Document, error) {
+	if e.namespaceKnown {
+		return e.namespace, e.namespaceErr
 	}
-	return e.namespace, e.namespaceErr
+	// The most recent one: labels that have been acknowledged count.
+	namespace, err := e.namespaces.Get(request.WithNamespace(ctx, ""), e.attributes.Namespace, &metav1.GetOptions{})
+	if err != nil && ctx.Err() != nil && e.ctx.Err() == nil {
+		return nil, err
+	}
+	e.namespace, e.namespaceErr, e.namespaceKnown = namespace, err, true
+	if err == nil {
+		e.observer.readNamespace(namespace)
+	}
+	return namespace, err
 }
 
 // namespaceLabels returns the labels that a namespace selector asks.
@@ -236,7 +266,7 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 	if isNamespaces(a) && a.Namespace == "" {
 		return labels.Set{}, nil // a collection of namespaces
 	}
-	ns, err := e.readNamespace()
+	ns, err := e.readNamespace(e.ctx)
 	if err != nil {
 		var status apierrors.APIStatus
 		if errors.As(err, &status) {

@@ -13,6 +13,12 @@ type Mentioner interface {
 	Mentions(input string) bool
 }
 
+// LateReader is a Judge or Mutator that knows whether it takes the namespace from Review.ReadNamespace: then it is not read
+// before, and NamespaceObject is not set.
+type LateReader interface {
+	ReadsNamespaceLate() bool
+}
+
 // Mutator changes what a client sent.
 type Mutator interface {
 	// Holds reports whether all match conditions hold, which see no namespace. Its error says that this cannot be told.

@@ -234,6 +234,9 @@ func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) e
 	if m.abandoned() {
 		return timeout(m.ctx)
 	}
+	if unread := m.unread(err); unread != nil {
+		return unread
+	}
 	var refusal Refusal
 	if errors.As(err, &refusal) {
 		for _, d := range refusal {

@@ -43,7 +43,7 @@ func TestObserverIsToldOfTheNamespace(t *testing.T) {
 					}
 				}}}
 			for range tc.reads {
-				if _, err := e.namespaceObject(); !errors.Is(err, tc.err) {
+				if _, err := e.namespaceObject(t.Context()); !errors.Is(err, tc.err) {
 					t.Errorf("got %v", err)
 				}
 			}

@@ -112,6 +112,9 @@ func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *vi
 		if v.abandoned() {
 			return timeout(v.ctx)
 		}
+		if unread := v.unread(err); unread != nil {
+			return unread
+		}
 		v.fail(p, b, -1, policies.Denial{Message: err.Error(), Err: err}, started)
 		return nil
 	}
