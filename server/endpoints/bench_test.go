@@ -30,7 +30,7 @@ func BenchmarkWatchEvent(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s.write(chunks)
+		s.write(chunks, true)
 		s.flush()
 	}
 }

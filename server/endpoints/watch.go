@@ -72,7 +72,7 @@ func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stre
 			if err != nil {
 				return err
 			}
-			out.write(chunks)
+			out.write(chunks, i == len(events)-1)
 		}
 		switch {
 		case err == nil:

@@ -105,7 +105,7 @@ type socketStream struct {
 	err error
 }
 
-func (s *socketStream) write(chunks [][]byte) {
+func (s *socketStream) write(chunks [][]byte, _ bool) {
 	if s.err == nil {
 		_, s.err = s.ws.Write(slices.Concat(chunks...))
 	}

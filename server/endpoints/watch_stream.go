@@ -9,8 +9,9 @@ import (
 
 // stream is what the events of a watch are sent on.
 type stream interface {
-	// write sends the frame of an event, now or when flush is called. It keeps nothing of chunks.
-	write(chunks [][]byte)
+	// write sends the frame of an event, now or when flush is called; last says that flush is what follows. It keeps
+	// nothing of chunks.
+	write(chunks [][]byte, last bool)
 	// flush sends what was written. It reports whether the client still listens.
 	flush() bool
 }
@@ -34,7 +35,7 @@ func writeWatchError(out stream, err error) {
 	if marshalErr != nil {
 		return
 	}
-	out.write([][]byte{frameError, raw, frameEnd})
+	out.write([][]byte{frameError, raw, frameEnd}, true)
 	out.flush()
 }
 
@@ -44,7 +45,31 @@ type plainStream struct {
 	// buf is nil while there is nothing to send: a watch that waits holds none.
 	buf     *bufio.Writer
 	control *http.ResponseController
+	// direct takes whole frames; nil where the connection does not.
+	direct  chunkWriter
+	flushed bool // by direct
 	err     error
+}
+
+// chunkWriter is a ResponseWriter that sends chunks as one piece; that of package h2 is.
+type chunkWriter interface {
+	// WriteChunks writes chunks and, with flush, sends what was written. It keeps nothing of them.
+	WriteChunks(chunks [][]byte, flush bool) error
+}
+
+// direct returns the chunkWriter below w, whose answer must have begun by w: those that wrap it have seen that. It is
+// nil where there is none.
+func direct(w http.ResponseWriter) chunkWriter {
+	for {
+		if found, ok := w.(chunkWriter); ok {
+			return found
+		}
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return nil
+		}
+		w = wrapper.Unwrap()
+	}
 }
 
 func newPlainStream(w http.ResponseWriter, timeout time.Duration) *plainStream {
@@ -60,9 +85,17 @@ func (s *plainStream) start() {
 	s.w.Header().Set("Content-Type", mediaTypeJSON)
 	s.w.WriteHeader(http.StatusOK)
 	s.flush()
+	s.direct = direct(s.w)
 }
 
-func (s *plainStream) write(chunks [][]byte) {
+func (s *plainStream) write(chunks [][]byte, last bool) {
+	if s.direct != nil {
+		if s.err == nil {
+			s.err = s.direct.WriteChunks(chunks, last)
+			s.flushed = last
+		}
+		return
+	}
 	if s.buf == nil {
 		s.buf = acquireBuffer(s.w)
 	}
@@ -74,6 +107,10 @@ func (s *plainStream) write(chunks [][]byte) {
 }
 
 func (s *plainStream) flush() bool {
+	if s.flushed {
+		s.flushed = false
+		return s.err == nil
+	}
 	if s.buf != nil {
 		if s.err == nil {
 			s.err = s.buf.Flush()

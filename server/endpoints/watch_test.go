@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"context"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -130,5 +133,39 @@ func TestWatchTransforms(t *testing.T) {
 	}
 	if second := parse(t, lines[1]); second.Get("object", "columnDefinitions").Len() != 0 || second.Get("object", "rows").Len() != 1 {
 		t.Errorf("second row: %s", lines[1])
+	}
+}
+
+// wholeFrames is a ResponseWriter that takes frames as h2's does, below one that wraps it.
+type wholeFrames struct {
+	*httptest.ResponseRecorder
+	sent []string
+}
+
+func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
+	text := string(slices.Concat(chunks...))
+	if flush {
+		text += "!"
+	}
+	w.sent = append(w.sent, text)
+	return nil
+}
+
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// Frames go to the connection as they are, once the answer has begun; the last of those that came together sends them.
+func TestFramesAreNotCopied(t *testing.T) {
+	below := &wholeFrames{ResponseRecorder: httptest.NewRecorder()}
+	err := answerWatch(wrapped{below}, httptest.NewRequest(http.MethodGet, "/", nil), time.Minute, func() {}, func(out stream) {
+		out.write([][]byte{[]byte("a"), []byte("b")}, false)
+		out.write([][]byte{[]byte("c")}, true)
+		if !out.flush() {
+			t.Error("the client is said to be gone")
+		}
+	})
+	if err != nil || below.Code != http.StatusOK || !below.Flushed || !slices.Equal(below.sent, []string{"ab", "c!"}) || below.Body.Len() > 0 {
+		t.Errorf("%v, %d, sent %q, body %q", err, below.Code, below.sent, below.Body)
 	}
 }

@@ -64,9 +64,13 @@ func (o *output) data(id uint32, p []byte, end bool) {
 	if end {
 		flags = http2.FlagDataEndStream
 	}
-	n := len(p)
-	o.buf = append(o.buf, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), byte(flags), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
+	o.dataHeader(id, len(p), flags)
 	o.buf = append(o.buf, p...)
+}
+
+// dataHeader appends the header of a DATA frame of n bytes.
+func (o *output) dataHeader(id uint32, n int, flags http2.Flags) {
+	o.buf = append(o.buf, byte(n>>16), byte(n>>8), byte(n), byte(http2.FrameData), byte(flags), byte(id>>24), byte(id>>16), byte(id>>8), byte(id))
 }
 
 // unlockAndFlush unlocks c and sees to it that its output is sent. It does not wait for the client.
@@ -209,6 +213,36 @@ func (c *conn) dataLocked(st *stream, p []byte, end bool) error {
 			return nil
 		}
 	}
+}
+
+// chunksLocked is dataLocked for chunks of size bytes together, in one frame if they fit.
+func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
+	if size == 0 {
+		return nil
+	}
+	if st.closed || int64(size) > min(int64(c.out.maxFrame), maxPiece, st.window, c.out.window) || !c.roomLocked() {
+		for _, chunk := range chunks {
+			if len(chunk) == 0 {
+				continue
+			}
+			if err := c.dataLocked(st, chunk, false); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	c.pace.moved = true
+	if c.out.buf == nil {
+		c.out.buf = c.out.buffers.get()
+	}
+	c.out.dataHeader(st.id, size, 0)
+	for _, chunk := range chunks {
+		c.out.buf = append(c.out.buf, chunk...)
+	}
+	st.window -= int64(size)
+	c.out.window -= int64(size)
+	c.wakeLocked()
+	return nil
 }
 
 // waitLocked waits until something may have changed for st. What is pending is sent first, else nobody might.

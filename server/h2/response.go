@@ -37,7 +37,15 @@ type response struct {
 	finished    bool // the handler has returned
 }
 
+// ChunkWriter is what the ResponseWriter of a request by HTTP/2 is too, below what wraps it.
+type ChunkWriter interface {
+	// WriteChunks writes chunks one after the other and, with flush, sends all that was written, as Write of each and
+	// FlushError do. A frame is made of them at once, without a copy that waits for more. It keeps nothing of chunks.
+	WriteChunks(chunks [][]byte, flush bool) error
+}
+
 var (
+	_ ChunkWriter  = (*response)(nil)
 	_ http.Flusher = (*response)(nil)
 	_ interface {
 		FlushError() error
@@ -176,6 +184,30 @@ func (w *response) Write(p []byte) (int, error) {
 	}
 	x.buf = append(x.buf[:0], tail...)
 	return len(p), nil
+}
+
+// WriteChunks implements ChunkWriter.
+func (w *response) WriteChunks(chunks [][]byte, flush bool) error {
+	size := 0
+	for _, chunk := range chunks {
+		size += len(chunk)
+	}
+	if err := w.writing(size); err != nil {
+		return err
+	}
+	c := w.stream.conn
+	c.mu.Lock()
+	err := w.appendLocked(w.scratch.buf, nil, false)
+	w.scratch.buf = w.scratch.buf[:0]
+	if err == nil && w.stream.request.Method != http.MethodHead {
+		err = c.chunksLocked(w.stream, chunks, size)
+	}
+	if flush {
+		c.unlockAndFlush()
+	} else {
+		c.mu.Unlock()
+	}
+	return err
 }
 
 // WriteString implements io.StringWriter.

@@ -54,40 +54,42 @@ func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
 	clear(w.buf)
 	w.buf = w.buf[:0]
 	for _, e := range events {
-		out := rest.Event{
-			Type:             string(e.Type),
-			ResourceVersion:  storage.FormatResourceVersion(e.Row.ResourceVersion),
-			InitialEventsEnd: e.InitialEventsEnd,
-		}
-		if e.Type != storage.Bookmark {
-			if out.Object, err = w.store.share(e.Row); err != nil {
+		out := rest.Event{Type: string(e.Type), InitialEventsEnd: e.InitialEventsEnd}
+		if e.Type == storage.Bookmark {
+			out.ResourceVersion = storage.FormatResourceVersion(e.Row.ResourceVersion)
+		} else {
+			shared, err := w.store.share(e.Row)
+			if err != nil {
 				return nil, err
 			}
+			out.Object, out.ResourceVersion = shared.obj, shared.rv
 		}
 		w.buf = append(w.buf, out)
 	}
 	return w.buf, nil
 }
 
-// share returns the document of an event, the same for all watchers that are about as
-// far, so that it is indexed once.
-func (s *Store) share(row storage.Row) (*document.Document, error) {
+// share returns what watchers are given of an event, the same for all that are about as far, so that it is indexed
+// once.
+func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	slot := &s.shared[row.ResourceVersion%sharedEvents]
 	if have := slot.Load(); have != nil && sameBytes(have.stored, row.Value) {
-		return have.obj, nil
+		return have, nil
 	}
 	obj, err := s.upgrade(document.FromCanonical(row.Value))
 	if err != nil {
 		return nil, err
 	}
-	slot.Store(&sharedEvent{stored: row.Value, obj: obj})
-	return obj, nil
+	made := &sharedEvent{stored: row.Value, obj: obj, rv: storage.FormatResourceVersion(row.ResourceVersion)}
+	slot.Store(made)
+	return made, nil
 }
 
-// sharedEvent is the object of an event, and the bytes it was stored as.
+// sharedEvent is the object of an event, the bytes it was stored as, and its revision.
 type sharedEvent struct {
 	stored []byte
 	obj    *document.Document
+	rv     string
 }
 
 // sameBytes reports that a and b are one piece of memory.

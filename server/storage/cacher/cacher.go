@@ -117,6 +117,7 @@ func (c *Cacher) Stop() {
 		}
 	}
 	c.lifecycle.Unlock()
+	c.hub.fireAll() // watchers look whether it is over
 	c.flights.stop()
 	c.pasts.stop()
 	c.work.Wait()

@@ -79,6 +79,15 @@ func (h *hub) namesLocked(kind topicKind) *names {
 	return nil
 }
 
+// fireAll wakes all watchers, without an event.
+func (h *hub) fireAll() {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, t := range h.topics {
+		t.fire(0)
+	}
+}
+
 // publish wakes the watchers of events that the ring shows already. Only the
 // goroutine that appends to the ring may call it.
 func (h *hub) publish(events []*event) {

@@ -180,6 +180,7 @@ type watcher struct {
 	deadline time.Time
 	nudged   bool
 	timer    clockTimer
+	rings    time.Time // when timer fires; zero: it has, or there is none
 
 	err   error
 	batch *[]storage.Event
@@ -367,34 +368,51 @@ func (w *watcher) collect() {
 // park waits until the topic fires, or something else ends the wait; advanced is nil
 // for a watcher without progress.
 func (w *watcher) park(ctx context.Context, g, advanced *generation) {
+	// A select costs by its channels, and so does each of many watchers that one event wakes: Stop of the cacher fires
+	// the topics, and most contexts are those of Watch.
+	if w.cacher.isStop.Load() {
+		return
+	}
+	done := ctx.Done()
+	if done == w.ended {
+		done = nil
+	}
 	var progress <-chan struct{}
 	if advanced != nil {
 		progress = advanced.fired
-	}
-	var alarm <-chan time.Time
-	if w.bookmarks {
-		wake := w.dueWith(ctx)
-		if !w.nudged {
-			wake = wake.Add(-nudgeLead)
-		}
-		pause := max(wake.Sub(w.cacher.config.Clock.Now()), 0)
-		if w.timer == nil {
-			w.timer = w.cacher.config.Clock.NewTimer(pause)
-		} else {
-			w.timer.Stop()
-			w.timer.Reset(pause)
-		}
-		alarm = w.timer.C()
 	}
 	select {
 	case <-g.fired:
 		// Nothing between what was looked at and the event of the firing is for this topic.
 		w.next = max(w.next, g.first)
-	case <-alarm:
+	case <-w.alarm(ctx):
+		w.rings = time.Time{}
 	case <-progress:
 	case <-w.stop:
-	case <-w.cacher.stopped:
 	case <-w.ended:
-	case <-ctx.Done():
+	case <-done:
 	}
+}
+
+// alarm returns the channel of a timer for the next bookmark, or for what goes before it.
+func (w *watcher) alarm(ctx context.Context) <-chan time.Time {
+	if !w.bookmarks {
+		return nil
+	}
+	wake := w.dueWith(ctx)
+	if !w.nudged {
+		wake = wake.Add(-nudgeLead)
+	}
+	if wake.Equal(w.rings) {
+		return w.timer.C()
+	}
+	w.rings = wake
+	pause := max(wake.Sub(w.cacher.config.Clock.Now()), 0)
+	if w.timer == nil {
+		w.timer = w.cacher.config.Clock.NewTimer(pause)
+	} else {
+		w.timer.Stop()
+		w.timer.Reset(pause)
+	}
+	return w.timer.C()
 }
