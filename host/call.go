@@ -4,8 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"weir.dev/weir/abi"
@@ -22,10 +23,10 @@ type Call struct {
 	Meta *document.Document
 	// The other input slots; nil is absent.
 	Object, OldObject, Options, Params, Namespace *document.Document
-	// ReadNamespace gives what is in the slot of Namespace, which is then nil, when the guest first reads that: at most once,
-	// within the time that the call has left. It may give nil. Its error stops the guest, is the cause of the Error and of
-	// [ClassNotReady]; nil: there is Namespace alone.
-	ReadNamespace func(context.Context) (*document.Document, error)
+	// Late gives what is in the slots of Meta, Options and Namespace that are nil here, when the guest first reads one: at
+	// most once each. It may give nil. What it waits for has the time that the call has left. Its error stops the guest, is
+	// the cause of the Error and of [ClassNotReady]. nil: there is nothing else.
+	Late func(ctx context.Context, slot abi.Slot) (*document.Document, error)
 	// TargetVersion of a conversion, "group/version".
 	TargetVersion string
 	// Budget of the request; nil means that only the module's limits hold.
@@ -93,11 +94,79 @@ func NewMeta(m abi.Meta) (*document.Document, error) {
 		sum := sha256.Sum256([]byte("weir seed\x00" + m.UID))
 		m.Seed = hex.EncodeToString(sum[:16])
 	}
-	raw, err := json.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("host: encode request: %w", err)
+	return document.FromCanonical(appendMeta(make([]byte, 0, 512), &m)), nil
+}
+
+// appendMeta appends canonical JSON, whose members are in the order of their names: each request that a guest is asked
+// about has one.
+func appendMeta(b []byte, m *abi.Meta) []byte {
+	b = append(b, '{')
+	if m.DryRun {
+		b = append(b, `"dryRun":true,`...)
 	}
-	return document.Parse(raw)
+	b = appendMember(b, `"group":`, m.Group)
+	b = appendMember(b, `,"kind":`, m.Kind)
+	b = appendPresent(b, `,"name":`, m.Name)
+	b = appendPresent(b, `,"namespace":`, m.Namespace)
+	b = appendPresent(b, `,"operation":`, string(m.Operation))
+	b = appendMember(b, `,"resource":`, m.Resource)
+	b = appendPresent(b, `,"seed":`, m.Seed)
+	b = appendPresent(b, `,"subresource":`, m.Subresource)
+	b = appendMember(b, `,"time":`, m.Time)
+	b = appendMember(b, `,"uid":`, m.UID)
+	b = append(b, `,"user":{`...)
+	start := len(b)
+	if len(m.User.Extra) > 0 {
+		b = append(b, `"extra":{`...)
+		for i, key := range slices.Sorted(maps.Keys(m.User.Extra)) {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(document.AppendString(b, key), ':')
+			b = appendTexts(b, m.User.Extra[key])
+		}
+		b = append(b, `},`...)
+	}
+	if len(m.User.Groups) > 0 {
+		b = append(appendTexts(append(b, `"groups":`...), m.User.Groups), ',')
+	}
+	if m.User.UID != "" {
+		b = append(appendMember(b, `"uid":`, m.User.UID), ',')
+	}
+	if m.User.Username != "" {
+		b = append(appendMember(b, `"username":`, m.User.Username), ',')
+	}
+	if len(b) > start {
+		b = b[:len(b)-1]
+	}
+	return append(appendMember(b, `},"version":`, m.Version), '}')
+}
+
+// appendMember appends a member; name is all that is before its value.
+func appendMember(b []byte, name, value string) []byte {
+	return document.AppendString(append(b, name...), value)
+}
+
+// appendPresent appends a member that is left out where it is empty.
+func appendPresent(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	return appendMember(b, name, value)
+}
+
+func appendTexts(b []byte, texts []string) []byte {
+	if texts == nil {
+		return append(b, "null"...)
+	}
+	b = append(b, '[')
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = document.AppendString(b, text)
+	}
+	return append(b, ']')
 }
 
 // FormatTime spells a time as abi.Meta wants it.

@@ -50,8 +50,8 @@ type invocation struct {
 	inputs          [abi.InputSlots]*document.Document
 	outputs         [4]output // by slot - abi.SlotResult
 	refused         string    // why a write was refused
-	// readNamespace fills the slot when the guest first reads it; nil: it has been read
-	readNamespace func(context.Context) (*document.Document, error)
+	late            func(context.Context, abi.Slot) (*document.Document, error)
+	isLate          [abi.InputSlots]bool // late has been asked
 
 	budget    *Budget
 	limit     int64 // fuel of this entry
@@ -171,7 +171,7 @@ func (c *invocation) time() time.Time {
 	if !c.hasWall {
 		c.hasWall = true
 		c.wall = time.Unix(0, 0)
-		if meta := c.inputs[abi.SlotMeta]; meta != nil {
+		if meta := c.inputOf(abi.SlotMeta); meta != nil {
 			if t, err := time.Parse(time.RFC3339Nano, meta.Get("time").String()); err == nil {
 				c.wall = t
 			}
@@ -187,7 +187,7 @@ func (c *invocation) randomSource() *rand.ChaCha8 {
 		h := sha256.New()
 		h.Write([]byte("weir random\x00"))
 		h.Write([]byte(c.guest.artefact.digest))
-		if meta := c.inputs[abi.SlotMeta]; meta != nil {
+		if meta := c.inputOf(abi.SlotMeta); meta != nil {
 			h.Write([]byte{0})
 			h.Write([]byte(meta.Get("uid").String()))
 		}
@@ -216,23 +216,29 @@ func (c *invocation) log(level slog.Level, line []byte) int {
 
 // inputOf is what is in an input slot; nil: nothing.
 func (c *invocation) inputOf(slot abi.Slot) *document.Document {
-	if slot == abi.SlotNamespace && c.readNamespace != nil {
-		c.fillNamespace()
+	if c.inputs[slot] == nil && c.late != nil && !c.isLate[slot] {
+		switch slot {
+		case abi.SlotMeta, abi.SlotOptions, abi.SlotNamespace:
+			c.fill(slot)
+		}
 	}
 	return c.inputs[slot]
 }
 
-// fillNamespace reads the namespace, once.
-func (c *invocation) fillNamespace() {
-	read := c.readNamespace
-	c.readNamespace = nil
-	ctx, cancel := c.untilDeadline()
-	defer cancel()
-	namespace, err := read(ctx)
-	if err != nil {
-		c.notReady("the namespace cannot be read now", err)
+// fill asks for what is in a slot, once.
+func (c *invocation) fill(slot abi.Slot) {
+	c.isLate[slot] = true
+	ctx := c.Context
+	if slot == abi.SlotNamespace { // it is read from somewhere
+		limited, cancel := c.untilDeadline()
+		defer cancel()
+		ctx = limited
 	}
-	c.inputs[abi.SlotNamespace] = namespace
+	d, err := c.late(ctx, slot)
+	if err != nil {
+		c.notReady(slot.String()+" cannot be read now", err)
+	}
+	c.inputs[slot] = d
 }
 
 // mayWrite tells whether an output slot may be written in this entry.

@@ -283,7 +283,7 @@ func (m *Module) begin(c *invocation, ctx context.Context, call *Call, at time.T
 	allowance := limits.allowance(call)
 	c.Context, c.at, c.now = ctx, at, m.artefact.host.config.Now
 	c.op, c.budget, c.trace = call.Op, call.Budget, call.Trace
-	c.readNamespace = call.ReadNamespace
+	c.late = call.Late
 	c.limit, c.allowance = int64(limits.Fuel)+allowance, allowance
 	c.logger = m.config.Logger
 	c.look.capabilities, c.look.objects, c.look.authorizer = m.manifest.Capabilities, m.config.Lookuper, m.config.Authorizer

@@ -31,9 +31,9 @@ type Review struct {
 	Params document.Value
 	// NamespaceObject is the namespace of a namespaced object.
 	NamespaceObject document.Value
-	// ReadNamespace reads it for a judge that finds out while it judges whether it wants it. It reads once; nil: there is
-	// NamespaceObject.
-	ReadNamespace func(context.Context) (document.Value, error)
+	// Late gives Request and NamespaceObject to a judge that finds out while it judges whether it wants them; nil: what there
+	// is is set.
+	Late LateInputs
 	// Settings are those of the policy itself, where its kind has some.
 	Settings document.Value
 	// Authorizer is what expressions may ask whether the user may do something: a value
@@ -50,6 +50,14 @@ type Review struct {
 	// Held keeps which match conditions hold, for all bindings and params by which a policy judges one request. It may
 	// be nil.
 	Held *Held
+}
+
+// LateInputs are inputs that are made or read when they are asked for, once. They may be asked for until the judge returns.
+type LateInputs interface {
+	// Request is that of the Review.
+	Request() document.Value
+	// NamespaceObject reads that of the Review.
+	NamespaceObject(ctx context.Context) (document.Value, error)
 }
 
 // Decision is what a policy has to say on a request. No Denials admit it.

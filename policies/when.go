@@ -21,10 +21,10 @@ func (c conditional) Mentions(input string) bool {
 	return !tells || judge.Mentions(input) || c.conditions.Mentions(input)
 }
 
-// ReadsNamespaceLate reports whether the judge takes the namespace from Review.ReadNamespace. The conditions see none.
-func (c conditional) ReadsNamespaceLate() bool {
-	judge, tells := c.judge.(interface{ ReadsNamespaceLate() bool })
-	return tells && judge.ReadsNamespaceLate()
+// ReadsLate reports whether an input is taken from Review.Late. Conditions take none, and see no namespace.
+func (c conditional) ReadsLate(input string) bool {
+	judge, tells := c.judge.(interface{ ReadsLate(input string) bool })
+	return tells && judge.ReadsLate(input) && !c.conditions.Mentions(input)
 }
 
 // Judge implements Judge.

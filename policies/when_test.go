@@ -22,10 +22,10 @@ type mentioningJudge struct {
 
 func (j mentioningJudge) Mentions(input string) bool { return input == j.input }
 
-// lateJudge takes the namespace while it judges.
+// lateJudge takes all inputs while it judges.
 type lateJudge struct{ plainJudge }
 
-func (lateJudge) ReadsNamespaceLate() bool { return true }
+func (lateJudge) ReadsLate(string) bool { return true }
 
 // A judge that is asked under conditions reads what it and they read.
 func TestWhenMentions(t *testing.T) {
@@ -34,13 +34,14 @@ func TestWhenMentions(t *testing.T) {
 		judge     policies.Judge
 		condition string
 		want      map[string]bool
-		late      bool
+		late      map[string]bool
 	}{
-		{"nobody knows", plainJudge{}, "x", map[string]bool{"request": true, "namespaceObject": true}, false},
-		{"the judge", mentioningJudge{input: "namespaceObject"}, "x", map[string]bool{"namespaceObject": true}, false},
-		{"the conditions", mentioningJudge{}, "request", map[string]bool{"request": true}, false},
-		{"conditions see no namespace", mentioningJudge{}, "namespaceObject", map[string]bool{}, false},
-		{"late", lateJudge{}, "x", map[string]bool{"request": true, "namespaceObject": true}, true},
+		{"nobody knows", plainJudge{}, "x", map[string]bool{"request": true, "namespaceObject": true}, nil},
+		{"the judge", mentioningJudge{input: "namespaceObject"}, "x", map[string]bool{"namespaceObject": true}, nil},
+		{"the conditions", mentioningJudge{}, "request", map[string]bool{"request": true}, nil},
+		{"conditions see no namespace", mentioningJudge{}, "namespaceObject", map[string]bool{}, nil},
+		{"late", lateJudge{}, "x", map[string]bool{"request": true, "namespaceObject": true}, map[string]bool{"request": true, "namespaceObject": true}},
+		{"late, and the conditions before", lateJudge{}, "request", map[string]bool{"request": true, "namespaceObject": true}, map[string]bool{"namespaceObject": true}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -50,7 +51,7 @@ func TestWhenMentions(t *testing.T) {
 			}
 			judge, ok := policies.When(conditions, tc.judge).(interface {
 				Mentions(input string) bool
-				ReadsNamespaceLate() bool
+				ReadsLate(input string) bool
 			})
 			if !ok {
 				t.Fatal("it cannot tell")
@@ -59,9 +60,9 @@ func TestWhenMentions(t *testing.T) {
 				if got := judge.Mentions(input); got != tc.want[input] {
 					t.Errorf("%s: %v", input, got)
 				}
-			}
-			if got := judge.ReadsNamespaceLate(); got != tc.late {
-				t.Errorf("late: %v", got)
+				if got := judge.ReadsLate(input); got != tc.late[input] {
+					t.Errorf("%s late: %v", input, got)
+				}
 			}
 		})
 	}

@@ -25,8 +25,8 @@ var (
 // NewGuestJudge returns the judge of a module, which must handle abi.OpAdmitValidate.
 func NewGuestJudge(guest Guest) GuestJudge { return GuestJudge{guest} }
 
-// ReadsNamespaceLate implements policy.LateReader: few modules read it, and nobody knows which before they run.
-func (GuestJudge) ReadsNamespaceLate() bool { return true }
+// ReadsLate implements policy.LateReader: few modules read what is not the object, and nobody knows which before they run.
+func (GuestJudge) ReadsLate(string) bool { return true }
 
 // Judge implements policies.Judge. Its error is a *host.Error.
 func (g GuestJudge) Judge(ctx context.Context, r *policies.Review) (*policies.Decision, error) {
@@ -60,8 +60,8 @@ func NewGuestMutator(guest Guest, conditions *policies.Conditions) GuestMutator 
 	return GuestMutator{guest, conditions}
 }
 
-// ReadsNamespaceLate implements policy.LateReader.
-func (GuestMutator) ReadsNamespaceLate() bool { return true }
+// ReadsLate implements policy.LateReader.
+func (g GuestMutator) ReadsLate(input string) bool { return !g.conditions.Mentions(input) }
 
 // Holds implements policy.Mutator.
 func (g GuestMutator) Holds(ctx context.Context, r *policies.Review) (bool, error) {
@@ -85,33 +85,52 @@ func (g GuestMutator) Mutate(ctx context.Context, obj *document.Document, r *pol
 
 // callPolicy calls one of the hooks of admission.
 func callPolicy(ctx context.Context, guest Guest, op abi.Op, r *policies.Review) (*host.Result, error) {
-	operation, about := abi.OperationUpdate, r.Object
-	switch {
-	case !r.Object.Exists():
-		operation, about = abi.OperationDelete, r.OldObject
-	case !r.OldObject.Exists():
-		operation = abi.OperationCreate
-	}
-	meta, err := metaOf(ctx, operation, about.Document(), r.Request)
-	if err != nil {
-		return nil, err
-	}
-	call := &host.Call{Op: op, Meta: meta, Object: r.Object.Document(), OldObject: r.OldObject.Document(),
-		Options: r.Request.Get("options").Document(), Params: r.Params.Document(), Budget: BudgetFrom(ctx)}
-	if read := r.ReadNamespace; read != nil {
-		call.ReadNamespace = func(ctx context.Context) (*document.Document, error) {
-			namespace, err := read(ctx)
-			return namespace.Document(), err
-		}
-	} else {
-		call.Namespace = r.NamespaceObject.Document()
-	}
-	res, err := guest.Call(ctx, call)
+	p := &policyCall{review: r, call: host.Call{Op: op, Object: r.Object.Document(), OldObject: r.OldObject.Document(), Params: r.Params.Document(),
+		Namespace: r.NamespaceObject.Document(), Budget: BudgetFrom(ctx)}}
+	p.call.Late = p.late
+	res, err := guest.Call(ctx, &p.call)
 	auditCall(ctx, guest.Name(), op, res, err)
 	if err == nil {
 		r.Spent.Add(policies.Cost{Used: res.Fuel})
 	}
 	return res, err
+}
+
+// policyCall is a call by which a policy is judged. What the object and the params do not say is made when it is read.
+type policyCall struct {
+	call   host.Call
+	review *policies.Review
+}
+
+// late is host.Call.Late.
+func (p *policyCall) late(ctx context.Context, slot abi.Slot) (*document.Document, error) {
+	switch slot {
+	case abi.SlotMeta:
+		operation, about := abi.OperationUpdate, p.call.Object
+		switch {
+		case p.call.Object == nil:
+			operation, about = abi.OperationDelete, p.call.OldObject
+		case p.call.OldObject == nil:
+			operation = abi.OperationCreate
+		}
+		return metaOf(ctx, operation, about, p.request())
+	case abi.SlotOptions:
+		return p.request().Get("options").Document(), nil
+	case abi.SlotNamespace:
+		if late := p.review.Late; late != nil {
+			namespace, err := late.NamespaceObject(ctx)
+			return namespace.Document(), err
+		}
+	}
+	return nil, nil
+}
+
+// request is the AdmissionRequest that is judged.
+func (p *policyCall) request() document.Value {
+	if late := p.review.Late; late != nil && !p.review.Request.Exists() {
+		return late.Request()
+	}
+	return p.review.Request
 }
 
 // denialsOf gives what a guest refuses: the request as a whole, or fields.

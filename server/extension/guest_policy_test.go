@@ -26,13 +26,21 @@ func TestGuestJudgeMeta(t *testing.T) {
 	ctx = apirequest.WithReceivedTimestamp(ctx, time.Unix(1700000000, 0))
 	ctx = request.WithInfo(ctx, &request.Info{IsResourceRequest: true, Verb: "create", Resource: "policyimpacts", Name: "question"})
 	obj := parse(t, `{"apiVersion":"g/v1","kind":"Thing","metadata":{"namespace":"ns","generateName":"n-"}}`)
+	metaOf := func(call *host.Call) *document.Document {
+		t.Helper()
+		meta, err := call.Late(ctx, abi.SlotMeta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return meta
+	}
 	ask := func(request document.Value) abi.Meta {
 		t.Helper()
 		if _, err := judge.Judge(ctx, &policies.Review{Object: obj.Root(), Request: request}); err != nil {
 			t.Fatal(err)
 		}
 		var got abi.Meta
-		if err := json.Unmarshal(g.calls[len(g.calls)-1].Meta.Bytes(), &got); err != nil {
+		if err := json.Unmarshal(metaOf(g.calls[len(g.calls)-1]).Bytes(), &got); err != nil {
 			t.Fatal(err)
 		}
 		got.Seed = ""
@@ -46,7 +54,7 @@ func TestGuestJudgeMeta(t *testing.T) {
 			t.Error(diff)
 		}
 	}
-	if g.calls[0].Meta != g.calls[1].Meta {
+	if metaOf(g.calls[0]) != metaOf(g.calls[1]) {
 		t.Error("the request was encoded twice")
 	}
 	// Without it, the client's is all that is known.
@@ -55,23 +63,42 @@ func TestGuestJudgeMeta(t *testing.T) {
 	}
 }
 
-// A module gets the namespace that is there, or reads it itself.
-func TestGuestJudgeNamespace(t *testing.T) {
+// lateInputs give a request and a namespace, or an error.
+type lateInputs struct {
+	request, namespace document.Value
+	err                error
+}
+
+func (l lateInputs) Request() document.Value { return l.request }
+func (l lateInputs) NamespaceObject(context.Context) (document.Value, error) {
+	return l.namespace, l.err
+}
+
+// A module gets what there is of the namespace and the options, or what it asks for.
+func TestGuestJudgeLate(t *testing.T) {
 	g := &fakeGuest{ops: allOps(), result: &host.Result{}}
 	judge := extension.NewGuestJudge(g)
 	obj, namespace := parse(t, `{"apiVersion":"g/v1","kind":"Thing"}`), parse(t, `{"kind":"Namespace"}`)
+	asked := parse(t, `{"options":{"dryRun":["All"]}}`).Root()
 	gone := errors.New("gone")
 	tests := []struct {
-		name   string
-		review policies.Review
-		given  bool
-		want   *document.Document
-		err    error
+		name                   string
+		review                 policies.Review
+		given                  bool // with the call
+		wantNamespace, options string
+		err                    error
 	}{
-		{"none", policies.Review{}, false, nil, nil},
-		{"there", policies.Review{NamespaceObject: namespace.Root()}, true, namespace, nil},
-		{"read", policies.Review{ReadNamespace: func(context.Context) (document.Value, error) { return namespace.Root(), nil }}, false, namespace, nil},
-		{"gone", policies.Review{ReadNamespace: func(context.Context) (document.Value, error) { return document.Value{}, gone }}, false, nil, gone},
+		{name: "none"},
+		{name: "there", review: policies.Review{NamespaceObject: namespace.Root(), Request: asked}, given: true, wantNamespace: `{"kind":"Namespace"}`, options: `{"dryRun":["All"]}`},
+		{name: "asked for", review: policies.Review{Late: lateInputs{asked, namespace.Root(), nil}}, wantNamespace: `{"kind":"Namespace"}`, options: `{"dryRun":["All"]}`},
+		{name: "the request is there", review: policies.Review{Request: asked, Late: lateInputs{}}, options: `{"dryRun":["All"]}`},
+		{name: "gone", review: policies.Review{Late: lateInputs{err: gone}}, err: gone},
+	}
+	text := func(d *document.Document) string {
+		if d == nil {
+			return ""
+		}
+		return string(d.Bytes())
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -80,15 +107,22 @@ func TestGuestJudgeNamespace(t *testing.T) {
 				t.Fatal(err)
 			}
 			call := g.calls[len(g.calls)-1]
-			got, err := call.Namespace, error(nil)
+			got := call.Namespace
 			if (got != nil) != tc.given {
 				t.Errorf("given %v", got)
 			}
-			if call.ReadNamespace != nil {
-				got, err = call.ReadNamespace(t.Context())
+			var err error
+			if got == nil {
+				got, err = call.Late(t.Context(), abi.SlotNamespace)
 			}
-			if got != tc.want || !errors.Is(err, tc.err) {
-				t.Errorf("got %v, %v", got, err)
+			if text(got) != tc.wantNamespace || !errors.Is(err, tc.err) {
+				t.Errorf("namespace %s, %v", text(got), err)
+			}
+			if got, err = call.Late(t.Context(), abi.SlotOptions); text(got) != tc.options || err != nil {
+				t.Errorf("options %s, %v", text(got), err)
+			}
+			if got, err = call.Late(t.Context(), abi.SlotParams); got != nil || err != nil {
+				t.Errorf("params %s, %v", text(got), err)
 			}
 		})
 	}

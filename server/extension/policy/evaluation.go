@@ -45,11 +45,11 @@ type evaluation struct {
 	namespace      *document.Document
 	namespaceErr   error
 	namespaceKnown bool
-	readLate       func(context.Context) (document.Value, error)
 
 	views []*view
 	// asked is the review that is under way: the next one takes its place.
 	asked  policies.Review
+	late   lateInputs // of asked
 	params []*paramSet
 	memo   policies.Memo
 	// held is which match conditions of the policy that judges hold, where shared says that it judges more than once.
@@ -69,6 +69,14 @@ type view struct {
 	// request is made when it is asked for.
 	request *document.Document
 	err     error
+}
+
+// requestOf returns the variable request, which it makes first if there is none.
+func (v *view) requestOf(a *admission.Attributes) *document.Document {
+	if v.request == nil {
+		v.request = newRequest(a, v.as)
+	}
+	return v.request
 }
 
 // versions returns those that the resource is served in.
@@ -128,21 +136,26 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 	if e.shared {
 		r.Held = &e.held
 	}
-	m, _ := by.(Mentioner)
 	if e.observer != nil {
 		r.Spent = &e.spent
 	}
-	if m == nil || m.Mentions("request") {
-		if seen.request == nil {
-			seen.request = newRequest(e.attributes, seen.as)
+	m, _ := by.(Mentioner)
+	late, _ := by.(LateReader)
+	wants := func(input string) bool {
+		switch {
+		case m != nil && !m.Mentions(input):
+			return false
+		case late != nil && late.ReadsLate(input):
+			e.late = lateInputs{e, seen}
+			r.Late = &e.late
+			return false
 		}
-		r.Request = seen.request.Root()
+		return true
 	}
-	if m == nil || m.Mentions("namespaceObject") {
-		if late, ok := by.(LateReader); ok && late.ReadsNamespaceLate() {
-			r.ReadNamespace = e.lateNamespace()
-			return r, nil
-		}
+	if wants("request") {
+		r.Request = seen.requestOf(e.attributes).Root()
+	}
+	if wants("namespaceObject") {
 		namespace, err := e.namespaceObject(e.ctx)
 		if err != nil {
 			return nil, err
@@ -152,21 +165,29 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 	return r, nil
 }
 
-// lateNamespace is Review.ReadNamespace.
-func (e *evaluation) lateNamespace() func(context.Context) (document.Value, error) {
-	if e.readLate == nil {
-		e.readLate = func(ctx context.Context) (document.Value, error) {
-			namespace, err := e.namespaceObject(ctx)
-			return rootOf(namespace), err
-		}
-	}
-	return e.readLate
+// lateInputs are those of the review that is under way.
+type lateInputs struct {
+	evaluation *evaluation
+	seen       *view
+}
+
+var _ policies.LateInputs = (*lateInputs)(nil)
+
+// Request implements policies.LateInputs.
+func (l *lateInputs) Request() document.Value {
+	return l.seen.requestOf(l.evaluation.attributes).Root()
+}
+
+// NamespaceObject implements policies.LateInputs.
+func (l *lateInputs) NamespaceObject(ctx context.Context) (document.Value, error) {
+	namespace, err := l.evaluation.namespaceObject(ctx)
+	return rootOf(namespace), err
 }
 
 // unread returns why the namespace could not be read, where that is what an error of a LateReader comes from: it ends the
 // request, as it would have if the namespace had been read before. nil: it is another error.
 func (e *evaluation) unread(err error) error {
-	if e.namespaceErr != nil && !e.late() && errors.Is(err, e.namespaceErr) {
+	if e.namespaceErr != nil && !e.overdue() && errors.Is(err, e.namespaceErr) {
 		return e.namespaceErr
 	}
 	return nil
@@ -285,8 +306,8 @@ func (e *evaluation) abandoned() bool {
 	return e.ctx.Err() != nil
 }
 
-// late reports whether the time for policies is over, and not that of the request.
-func (e *evaluation) late() bool { return e.ctx.Err() != nil && !e.abandoned() }
+// overdue reports whether the time for policies is over, and not that of the request.
+func (e *evaluation) overdue() bool { return e.ctx.Err() != nil && !e.abandoned() }
 
 // observe counts a judgement.
 func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {

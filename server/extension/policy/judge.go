@@ -13,10 +13,11 @@ type Mentioner interface {
 	Mentions(input string) bool
 }
 
-// LateReader is a Judge or Mutator that knows whether it takes the namespace from Review.ReadNamespace: then it is not read
-// before, and NamespaceObject is not set.
+// LateReader is a Judge or Mutator that takes inputs from Review.Late: they are not made before, and the Review does not
+// have them.
 type LateReader interface {
-	ReadsNamespaceLate() bool
+	// ReadsLate reports whether it does with an input: request or namespaceObject.
+	ReadsLate(input string) bool
 }
 
 // Mutator changes what a client sent.

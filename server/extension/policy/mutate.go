@@ -142,7 +142,7 @@ func (m *mutation) run(r *mutatorRun) error {
 	}
 	review, err := m.review(mutator, seen, r.param)
 	switch {
-	case err != nil && m.late():
+	case err != nil && m.overdue():
 		return m.failed(p, b, err, started)
 	case err != nil:
 		return err

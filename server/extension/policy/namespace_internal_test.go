@@ -22,12 +22,12 @@ type lateJudge struct {
 	impatient bool
 }
 
-func (lateJudge) ReadsNamespaceLate() bool { return true }
+func (lateJudge) ReadsLate(string) bool { return true }
 
 // Judge implements policies.Judge.
 func (j lateJudge) Judge(ctx context.Context, r *policies.Review) (*policies.Decision, error) {
 	d := &policies.Decision{}
-	if r.NamespaceObject.Exists() {
+	if r.NamespaceObject.Exists() || r.Request.Exists() {
 		d.Denials = append(d.Denials, policies.Denial{Message: "it was read before"})
 	}
 	for range j.times {
@@ -36,7 +36,7 @@ func (j lateJudge) Judge(ctx context.Context, r *policies.Review) (*policies.Dec
 			end()
 			ctx = ended
 		}
-		ns, err := r.ReadNamespace(ctx)
+		ns, err := r.Late.NamespaceObject(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("the judge failed: %w", err)
 		}

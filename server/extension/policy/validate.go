@@ -101,7 +101,7 @@ func (v *validation) policy(p *Policy) error {
 func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *view, param *document.Document) error {
 	started := v.start()
 	review, err := v.review(judge, seen, param)
-	if err != nil && !v.late() {
+	if err != nil && !v.overdue() {
 		return err
 	}
 	var decision *policies.Decision
