@@ -112,6 +112,19 @@ func TestDenied(t *testing.T) {
 	if code != http.StatusCreated {
 		t.Errorf("the good one: %d %s", code, body)
 	}
+	// A misspelt setting is refused, and the last good ones stay in force.
+	const misspelt = `[{"op": "add", "path": "/spec/layers/1/module/settings/maxReplica", "value": 40}]`
+	if code, body := send(t, env, http.MethodPatch, strategies+"/deployments.apps", "application/json-patch+json", misspelt); code != http.StatusOK {
+		t.Fatalf("settings: %d %s", code, body)
+	}
+	until(t, env, strategies+"/deployments.apps", func(body string) bool {
+		return strings.Contains(body, "LastKnownGood") &&
+			strings.Contains(body, `settings refused: maxReplica: FieldValueForbidden: unknown setting, did you mean \"maxReplicas\"?`)
+	})
+	code, body = send(t, env, http.MethodPost, deployments, "application/yaml", file(t, "bad.yaml"))
+	if code != http.StatusUnprocessableEntity || !strings.Contains(body, "must be at most 10") {
+		t.Errorf("the bad one, after misspelt settings: %d %s", code, body)
+	}
 }
 
 func file(t *testing.T, name string) string {
@@ -146,9 +159,7 @@ func send(t *testing.T, env *servertest.Environment, method, path, contentType, 
 // ready waits for a configuration object to be in force as it is written.
 func ready(t *testing.T, env *servertest.Environment, path string) {
 	t.Helper()
-	deadline := time.After(time.Minute)
-	for tick := time.NewTicker(20 * time.Millisecond); ; {
-		_, body := send(t, env, http.MethodGet, path, "", "")
+	until(t, env, path, func(body string) bool {
 		var object struct {
 			Metadata struct{ Generation int64 }
 			Status   struct {
@@ -159,14 +170,26 @@ func ready(t *testing.T, env *servertest.Environment, path string) {
 		if err := json.Unmarshal([]byte(body), &object); err != nil {
 			t.Fatal(err)
 		}
-		if s := object.Status; s.ObservedGeneration == object.Metadata.Generation && strings.Contains(fmt.Sprint(s.Conditions), "{Ready True}") {
-			tick.Stop()
+		s := object.Status
+		return s.ObservedGeneration == object.Metadata.Generation && strings.Contains(fmt.Sprint(s.Conditions), "{Ready True}")
+	})
+}
+
+// until waits for an object to be as it is wanted.
+func until(t *testing.T, env *servertest.Environment, path string, wanted func(body string) bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, body := send(t, env, http.MethodGet, path, "", "")
+		if wanted(body) {
 			return
 		}
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("not ready: %s", body)
+			t.Fatalf("it does not become what is wanted: %s", body)
 		}
 	}
 }
