@@ -15,8 +15,9 @@ import (
 const (
 	rustTarget = "wasm32-unknown-unknown"
 	// rustFlags ask for a stack that makes a small memory, which is put back
-	// at once; the usual one has 1 MiB. RUSTFLAGS overrule them.
-	rustFlags = "-C link-arg=-zstack-size=65536"
+	// at once; the usual one has 1 MiB. The cfg parts what rustWrapper had a hand in
+	// from what cargo has kept without it. RUSTFLAGS overrule them.
+	rustFlags = "-C link-arg=-zstack-size=65536 --cfg weir_build"
 )
 
 // rust is a toolchain.
@@ -63,29 +64,46 @@ func all(name string) []string {
 	return found
 }
 
-// remaps are flags by which the messages of panics do not tell where the crates
-// are: the same source makes the same module in every directory.
-func (t *rust) remaps(ctx context.Context, dir string) (string, error) {
+// A crate is a package that is built.
+type crate struct {
+	name, dir string
+	// local is that it is a directory of the author's, not of a registry.
+	local bool
+}
+
+// crates are the package of a directory and those that it depends on.
+func (t *rust) crates(ctx context.Context, dir string) ([]crate, error) {
 	out, err := run(ctx, dir, []string{"RUSTC=" + t.rustc}, t.cargo, "metadata", "--offline", "--format-version", "1", "--filter-platform", rustTarget)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	var metadata struct {
 		Packages []struct {
-			Name     string `json:"name"`
-			Manifest string `json:"manifest_path"`
+			Name     string  `json:"name"`
+			Manifest string  `json:"manifest_path"`
+			Source   *string `json:"source"`
 		} `json:"packages"`
 	}
 	if err := json.Unmarshal(out, &metadata); err != nil {
-		return "", fmt.Errorf("build: cargo metadata: %w", err)
+		return nil, fmt.Errorf("build: cargo metadata: %w", err)
 	}
-	var flags strings.Builder
+	var all []crate
 	for _, p := range metadata.Packages {
-		if from := filepath.Dir(p.Manifest); !strings.ContainsAny(from, " \t=") { // cargo splits flags at spaces
-			fmt.Fprintf(&flags, " --remap-path-prefix=%s=/%s", from, p.Name)
+		all = append(all, crate{name: p.Name, dir: filepath.Dir(p.Manifest), local: p.Source == nil})
+	}
+	return all, nil
+}
+
+// remaps are flags by which the messages of panics do not tell where the crates
+// are, for want of a wrapper.
+func remaps(crates []crate) string {
+	var flags strings.Builder
+	for _, c := range crates {
+		if !strings.ContainsAny(c.dir, " \t=") { // cargo splits flags at spaces
+			fmt.Fprintf(&flags, " --remap-path-prefix=%s=/%s", c.dir, c.name)
 		}
 	}
-	return flags.String(), nil
+	return flags.String()
 }
 
 // guestRust builds the crate of the directory, a cdylib.
@@ -98,11 +116,21 @@ func guestRust(ctx context.Context, c Config) error {
 	if !c.Debug {
 		args = append(args, "--release")
 	}
-	remaps, err := tools.remaps(ctx, c.Dir)
+	crates, err := tools.crates(ctx, c.Dir)
 	if err != nil {
 		return err
 	}
-	env := []string{"RUSTC=" + tools.rustc, "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS=" + rustFlags + remaps}
+	wrapper, remove, err := rustWrapper(crates)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	env := []string{"RUSTC=" + tools.rustc, "RUSTC_WRAPPER=" + wrapper}
+	flags := rustFlags
+	if wrapper == "" {
+		env, flags = env[:1], flags+remaps(crates)
+	}
+	env = append(env, "CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS="+flags)
 	out, err := run(ctx, c.Dir, env, tools.cargo, args...)
 	if err != nil {
 		return err

@@ -2,42 +2,19 @@ package build_test
 
 import (
 	"bytes"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	weir "weir.dev/weir"
+	"weir.dev/weir/host"
 	"weir.dev/weir/sdk/build"
 )
 
-// TestRustIsReproducible: a crate with its SDK inside, as `weir module init` makes
-// it, becomes the same module wherever it is.
-func TestRustIsReproducible(t *testing.T) {
-	if missing := build.Missing(t.Context(), build.Rust); missing != nil {
-		t.Skip(missing)
-	}
-	var modules [][]byte
-	for _, name := range []string{"here", "some/where/else"} {
-		dir := filepath.Join(t.TempDir(), name)
-		sdk, err := fs.Sub(weir.Sources(), "sdk/rust")
-		if err != nil {
-			t.Fatal(err)
-		}
-		write := func(file, text string) {
-			file = filepath.Join(dir, file)
-			if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := os.CopyFS(filepath.Join(dir, "guest/weir"), sdk); err != nil {
-			t.Fatal(err)
-		}
-		write("guest/Cargo.toml", `[package]
+const (
+	rustManifest = `[package]
 name = "guest"
 version = "1.0.0"
 edition = "2021"
@@ -46,7 +23,7 @@ edition = "2021"
 crate-type = ["cdylib", "rlib"]
 
 [dependencies]
-weir = { path = "weir" }
+weir = { path = "%s" }
 
 [profile.release]
 opt-level = "s"
@@ -54,8 +31,8 @@ lto = true
 codegen-units = 1
 panic = "abort"
 strip = true
-`)
-		write("guest/src/lib.rs", `
+`
+	rustSource = `
 use weir::{Context, FieldError, View};
 
 #[derive(Default)]
@@ -76,21 +53,64 @@ weir::module! {
     hooks: [ValidateCreate],
     name: "guest", version: "1.0.0",
 }
-`)
-		file := filepath.Join(dir, "guest.wasm")
-		if err := build.Guest(t.Context(), build.Config{Dir: filepath.Join(dir, "guest"), Output: file, Log: t.Output()}); err != nil {
+`
+)
+
+// TestRustIsReproducible: a crate becomes the same module wherever it is, with its
+// SDK inside, as `weir module init` makes it, or where several share it.
+func TestRustIsReproducible(t *testing.T) {
+	if missing := build.Missing(t.Context(), build.Rust); missing != nil {
+		t.Skip(missing)
+	}
+	tests := []struct {
+		name, guest, sdk string
+		path             string // of the SDK from the guest
+	}{
+		{"with its SDK inside", "guest", "guest/weir", "weir"},
+		{"with its SDK beside it", "policies/guest", "sdk/rust", "../../sdk/rust"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			here := rustGuest(t, filepath.Join(t.TempDir(), "here"), tc.guest, tc.sdk, tc.path)
+			elsewhere := rustGuest(t, filepath.Join(t.TempDir(), "some", "where it's", "else"), tc.guest, tc.sdk, tc.path)
+			if host.Digest(here) != host.Digest(elsewhere) {
+				t.Errorf("two modules, of %d and %d bytes", len(here), len(elsewhere))
+			}
+		})
+	}
+}
+
+// rustGuest builds a guest below a directory.
+func rustGuest(t *testing.T, dir, guest, sdk, path string) []byte {
+	t.Helper()
+	write := func(file, text string) {
+		file = filepath.Join(dir, guest, file)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		module, err := os.ReadFile(file)
-		if err != nil {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if bytes.Contains(module, []byte(strings.TrimSuffix(dir, name))) {
-			t.Errorf("the module of %s tells where it was built", name)
-		}
-		modules = append(modules, module)
 	}
-	if !bytes.Equal(modules[0], modules[1]) {
-		t.Errorf("two modules, of %d and %d bytes", len(modules[0]), len(modules[1]))
+	source, err := fs.Sub(weir.Sources(), "sdk/rust")
+	if err != nil {
+		t.Fatal(err)
 	}
+	if err := os.CopyFS(filepath.Join(dir, sdk), source); err != nil {
+		t.Fatal(err)
+	}
+	write("Cargo.toml", fmt.Sprintf(rustManifest, path))
+	write("src/lib.rs", rustSource)
+	file := filepath.Join(dir, "guest.wasm")
+	if err := build.Guest(t.Context(), build.Config{Dir: filepath.Join(dir, guest), Output: file, Log: t.Output()}); err != nil {
+		t.Fatal(err)
+	}
+	module, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(module, []byte("TestRustIsReproducible")) {
+		t.Errorf("the module of %s tells where it was built", dir)
+	}
+	return module
 }
