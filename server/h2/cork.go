@@ -89,10 +89,10 @@ func (c *corkedConn) sendLocked() {
 	if c.draining || c.err != nil || len(c.gathered) == 0 {
 		return
 	}
-	if c.err = c.pace(); c.err == nil { // a deadline that has passed would refuse what needs no time
-		if err := c.raw.Write(c.attempt); err != nil {
-			c.err = err
-		}
+	c.offerLocked()
+	if ours, _ := c.outOfTime(c.err); ours { // the hurry has begun in between
+		c.err = nil
+		c.offerLocked()
 	}
 	if c.err != nil {
 		return
@@ -104,6 +104,16 @@ func (c *corkedConn) sendLocked() {
 	}
 	c.draining = true
 	go c.drain()
+}
+
+// offerLocked writes what the socket takes.
+func (c *corkedConn) offerLocked() {
+	if c.err = c.pace(); c.err != nil { // a deadline that has passed would refuse what needs no time
+		return
+	}
+	if err := c.raw.Write(c.attempt); err != nil {
+		c.err = err
+	}
 }
 
 // drain sends what the socket did not take, and waits for it.

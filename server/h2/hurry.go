@@ -77,17 +77,21 @@ type pacedConn struct {
 	net.Conn
 	listener *listener
 	patience atomic.Int64 // a time.Duration; 0: in no hurry
+	stalled  atomic.Bool  // the client has taken nothing in its time: nothing more is written
 
 	mu       sync.Mutex
 	deadline time.Time           // guarded by mu; what others have set for writes
+	woken    bool                // guarded by mu; a write that was under way ends at once, to begin its time
 	hurried  func(time.Duration) // guarded by mu; is told, without mu
 }
 
-// hurry begins the hurry. A write that is under way gets patience too.
+// hurry begins the hurry. A write that is under way gets patience too, once it has filled the socket's buffer: what the
+// client took before says nothing.
 func (c *pacedConn) hurry(patience time.Duration) {
 	c.mu.Lock()
 	c.patience.Store(int64(patience))
-	_ = c.paceLocked() // a connection that is closed needs no deadline
+	c.woken = true
+	_ = c.Conn.SetWriteDeadline(time.Now()) // a connection that is closed needs no deadline
 	hurried := c.hurried
 	c.mu.Unlock()
 	if hurried != nil {
@@ -116,6 +120,7 @@ func (c *pacedConn) pace() error {
 }
 
 func (c *pacedConn) paceLocked() error {
+	c.woken = false
 	at := c.deadline
 	if patience := time.Duration(c.patience.Load()); patience > 0 {
 		if end := time.Now().Add(patience); at.IsZero() || end.Before(at) {
@@ -125,20 +130,32 @@ func (c *pacedConn) paceLocked() error {
 	return c.Conn.SetWriteDeadline(at)
 }
 
-// Write implements net.Conn.
+// Write implements net.Conn. Once a client has had its time nothing more is written, be it the end of its answer or
+// what TLS says at the end of a connection.
 func (c *pacedConn) Write(p []byte) (int, error) {
+	if c.stalled.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if err := c.pace(); err != nil {
 		return 0, err
 	}
 	written, err := c.Conn.Write(p)
-	for c.outOfTime(err) {
+	for {
+		ours, waited := c.outOfTime(err)
+		if !ours {
+			return written, err
+		}
 		// A socket says that it is writable only when a good part of its buffer is free; a write at once takes the rest.
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(attemptTime)); err != nil {
 			return written, err
 		}
 		var n int
 		n, err = c.Conn.Write(p[written:])
-		if written += n; n == 0 || err == nil {
+		if written += n; err == nil {
+			return written, nil
+		}
+		if n == 0 && waited {
+			c.stalled.Store(true)
 			return written, err
 		}
 		if err := c.pace(); err != nil {
@@ -147,17 +164,18 @@ func (c *pacedConn) Write(p []byte) (int, error) {
 		n, err = c.Conn.Write(p[written:])
 		written += n
 	}
-	return written, err
 }
 
-// outOfTime reports whether a write has failed for the hurry alone.
-func (c *pacedConn) outOfTime(err error) bool {
+// outOfTime reports whether a write has failed for the hurry alone, and whether it has waited for the whole of its time.
+func (c *pacedConn) outOfTime(err error) (ours, waited bool) {
 	if c.patience.Load() == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		return false
+		return false, false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !due(c.deadline, time.Now())
+	waited = !c.woken
+	c.woken = false
+	return !due(c.deadline, time.Now()), waited
 }
 
 // SetWriteDeadline implements net.Conn.

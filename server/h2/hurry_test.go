@@ -150,3 +150,43 @@ func tlsDial(t *testing.T, s *serving, protocol string) *tls.Conn {
 	}
 	return c
 }
+
+// TestHurryOnce: a client of HTTP/1.1 that takes nothing is waited for once, not again for each of the writes that end
+// its answer and its connection, nor for the room that its socket still had. What the kernels pass on between each other
+// meanwhile may look like a client that takes something, once.
+func TestHurryOnce(t *testing.T) {
+	const patience = 1500 * time.Millisecond
+	for _, whole := range []bool{false, true} {
+		t.Run(fmt.Sprintf("whole %v", whole), func(t *testing.T) {
+			stalled, returned := make(chan struct{}, 1), make(chan struct{})
+			s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+				defer close(returned)
+				size := 32 << 10
+				if whole {
+					size = 64 << 20
+				}
+				timer := time.AfterFunc(patience/2, func() { stalled <- struct{}{} })
+				for piece := make([]byte, size); ; timer.Reset(patience / 2) {
+					if _, err := w.Write(piece); err != nil {
+						return
+					}
+				}
+			})
+			c := tlsDial(t, s, "http/1.1")
+			if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: example.com\r\n\r\n"); err != nil {
+				t.Fatal(err)
+			}
+			within(t, stalled, "a full socket")
+			start := time.Now()
+			h2.Hurry(s.listener, patience)
+			within(t, returned, "the handler")
+			if err := s.server.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// Shutdown looks for idle connections every half second at most.
+			if took := time.Since(start); took < patience || took > 2*patience+900*time.Millisecond {
+				t.Errorf("the connection ended after %s", took)
+			}
+		})
+	}
+}
