@@ -113,7 +113,11 @@ func Load(fsys fs.FS, dir string) ([]*Suite, error) {
 		files = append(files, found...)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("cases: no YAML files in %s", dir)
+		where := dir
+		if where == "." {
+			where = "the directory"
+		}
+		return nil, fmt.Errorf("cases: no files *.yaml, *.yml or *.json in %s", where)
 	}
 	slices.Sort(files)
 	shared, err := LoadObjects(fsys, path.Join(dir, "objects"))
@@ -152,12 +156,12 @@ func (p *parsed) UnmarshalJSON(data []byte) (err error) {
 
 // file and entry are how cases are spelled.
 type file struct {
-	Settings json.RawMessage `json:"settings,omitempty"`
-	Request  json.RawMessage `json:"request,omitempty"`
-	Base     parsed          `json:"base,omitzero"`
-	Objects  []parsed        `json:"objects,omitempty"`
-	Allow    lookup.Allowed  `json:"allow,omitempty"`
-	Cases    []entry         `json:"cases"`
+	Settings json.RawMessage   `json:"settings,omitempty"`
+	Request  json.RawMessage   `json:"request,omitempty"`
+	Base     parsed            `json:"base,omitzero"`
+	Objects  []parsed          `json:"objects,omitempty"`
+	Allow    lookup.Allowed    `json:"allow,omitempty"`
+	Cases    []json.RawMessage `json:"cases"` // each an entry
 }
 
 type entry struct {
@@ -193,17 +197,19 @@ func Parse(data []byte) (*Suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := json.NewDecoder(strings.NewReader(string(raw)))
-	d.DisallowUnknownFields()
 	var f file
-	if err := d.Decode(&f); err != nil {
+	if err := decode(raw, &f); err != nil {
 		return nil, err
 	}
 	if len(f.Cases) == 0 {
 		return nil, errors.New("no cases")
 	}
 	suite, names := &Suite{}, map[string]bool{}
-	for i, e := range f.Cases {
+	for i, raw := range f.Cases {
+		var e entry
+		if err := decode(raw, &e); err != nil {
+			return nil, fmt.Errorf("case %q: %w", nameOf(raw, i), err)
+		}
 		if e.Name == "" || names[e.Name] {
 			return nil, fmt.Errorf("case %d: name %q is empty or taken", i, e.Name)
 		}
@@ -220,7 +226,7 @@ func Parse(data []byte) (*Suite, error) {
 func (e *entry) resolve(f *file) (*Case, error) {
 	op, ok := abi.ParseOp(e.Hook)
 	if !ok {
-		return nil, fmt.Errorf("hook %q does not exist", e.Hook)
+		return nil, fmt.Errorf("hook %q does not exist; there are %s", e.Hook, hooks())
 	}
 	x := &e.Expect
 	c := &Case{

@@ -78,7 +78,15 @@ func TestParse(t *testing.T) {
 	}{
 		{"nothing", "cases: []", "no cases"},
 		{"a name twice", "base: {}\ncases: [{name: a, hook: default}, {name: a, hook: default}]", `name "a" is empty or taken`},
-		{"a hook there is none of", "cases: [{name: a, hook: validate, object: {}}]", `hook "validate" does not exist`},
+		{"a hook there is none of", "cases: [{name: a, hook: validate, object: {}}]", `hook "validate" does not exist; there are configure, default, `},
+		{"no object at all", "just a text", "it is a string, and has to be an object with the members settings, request, base, "},
+		{"a misspelled member of the file", "base: {}\ncase: []", `unknown field "case"; there are settings, request, base, objects, allow, cases`},
+		{"a member of another type", "base: {}\ncases: {name: a}", "cases must not be an object"},
+		{"a case that is none", "base: {}\ncases: [default]", `case "0": it is a string, and has to be an object with the members name, hook, `},
+		{
+			"a misspelled expectation", "base: {}\ncases: [{name: a, hook: default, expect: {error: []}}]",
+			`case "a": unknown field "error"; there are name, hook, settings, request, object, change, oldObject, oldChange, options, params, namespace, targetVersion, objects, allow, expect; and in expect object, change, errors, `,
+		},
 		{"a misspelled member", "cases: [{name: a, hook: default, objet: {}}]", "objet"},
 		{"no object", "cases: [{name: a, hook: default}]", "neither an object nor a base"},
 		{"both", "base: {}\ncases: [{name: a, hook: default, object: {}, change: {}}]", "both the whole and a change"},
