@@ -65,6 +65,22 @@
 // hook needs little of a large object, and both kinds may be mixed in one
 // strategy.
 //
+// # Settings
+//
+// A strategy that is a [Configurer] has settings, which Configure decodes into a
+// struct:
+//
+//	type Strategy struct {
+//		Banned []string `json:"banned,omitempty"`
+//	}
+//
+//	func (s *Strategy) Configure(ctx *weir.Context) weir.ErrorList {
+//		return ctx.Settings(s)
+//	}
+//
+// Settings that the struct has no field for are refused, with those that there
+// are; so are any of a strategy that does not read them.
+//
 // # Look-ups
 //
 // A hook can look other objects of the server up, with [Get] and [List], and ask
