@@ -78,26 +78,30 @@ func added(b *testing.B, policy string, workers int) {
 	paths := [2]string{widgets, string(gadgets([]byte(widgets)))}
 	made := 0
 	turn := func(kind int) (cpu time.Duration) {
-		before := used(b)
 		made++
+		bodies := make([][]byte, perTurn)
+		for i := range bodies {
+			bodies[i] = widget(fmt.Sprintf("o-%d-%d", made, i), i, 0)
+			if kind == 1 {
+				bodies[i] = gadgets(bodies[i])
+			}
+		}
 		var wait sync.WaitGroup
 		errs := make([]error, workers)
+		before := used(b)
 		for worker := range workers {
 			wait.Go(func() {
 				for i := worker; i < perTurn && errs[worker] == nil; i += workers {
-					body := widget(fmt.Sprintf("o-%d-%d", made, i), i, 0)
-					if kind == 1 {
-						body = gadgets(body)
-					}
-					errs[worker] = c.do(ctx, worker, http.MethodPost, paths[kind], typeJSON, body, nil)
+					errs[worker] = c.do(ctx, worker, http.MethodPost, paths[kind], typeJSON, bodies[i], nil)
 				}
 			})
 		}
 		wait.Wait()
+		cpu = used(b) - before
 		if err := errors.Join(errs...); err != nil {
 			b.Fatal(err)
 		}
-		return used(b) - before
+		return cpu
 	}
 	for kind := range paths { // what is compiled and cached once
 		for deadline := time.Now().Add(time.Minute); ; {
