@@ -37,7 +37,11 @@ func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 func exactArgs(n int) cobra.PositionalArgs {
 	return func(command *cobra.Command, args []string) error {
 		if len(args) != n {
-			return fmt.Errorf("got %d arguments, want %d: %s", len(args), n, command.UseLine())
+			given := "no argument"
+			if len(args) > 0 {
+				given = fmt.Sprintf("%q", args)
+			}
+			return fmt.Errorf("got %s, want %d: %s; see `%s --help`", given, n, command.UseLine(), command.CommandPath())
 		}
 		return nil
 	}

@@ -38,7 +38,7 @@ func TestModuleInit(t *testing.T) {
 				t.Fatalf("build: code %d, %v: %s", code, err, out)
 			}
 			out, code, err = weir(t, "module", "test", file, "-v", "--cache-dir", cache)
-			if err != nil || code != 0 || !strings.Contains(out, "--- PASS: my-rules/two faults") || !strings.Contains(out, "18 cases") {
+			if err != nil || code != 0 || !strings.Contains(out, "--- PASS: my-rules/two faults") || !strings.Contains(out, "20 cases") {
 				t.Errorf("test: code %d, %v: %s", code, err, out)
 			}
 			t.Run("bench", func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestModuleInit(t *testing.T) {
 				if err != nil || code != 1 {
 					t.Errorf("code %d, %v", code, err)
 				}
-				for _, want := range []string{"--- FAIL: my-rules/too many replicas (", `missing error: {"type":"FieldValueInvalid","field":"spec.replicas","value":12`, "FAIL\t", "1 of 18 cases"} {
+				for _, want := range []string{"--- FAIL: my-rules/too many replicas (", `missing error: {"type":"FieldValueInvalid","field":"spec.replicas","value":12`, "FAIL\t", "1 of 20 cases"} {
 					if !strings.Contains(out, want) {
 						t.Errorf("no %q in:\n%s", want, out)
 					}

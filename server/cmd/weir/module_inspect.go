@@ -15,12 +15,12 @@ func moduleInspectCommand() *cobra.Command {
 	format := outputText
 	limits := limitFlags{memory: host.DefaultMemoryBytes}
 	command := &cobra.Command{
-		Use:   "inspect FILE",
+		Use:   "inspect DIR|FILE",
 		Short: "Show what a module is: its manifest, digest, size, imports and memory",
 		Long: `Show what a module is. It is checked as a server does before it loads one, and
-started to describe itself; no hook is run. If FILE is a directory, the module
-in it is built first.`,
-		Args: exactArgs(1),
+started to describe itself; no hook is run. The module in DIR is built first.`,
+		Example: "  weir module inspect quotes.wasm\n  weir module inspect quotes.wasm -o json",
+		Args:    exactArgs(1),
 		RunE: func(command *cobra.Command, args []string) error {
 			wasm, err := readModule(command.Context(), args[0], command.ErrOrStderr())
 			if err != nil {

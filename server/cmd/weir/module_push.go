@@ -92,13 +92,12 @@ func modulePushCommand() *cobra.Command {
 	var annotations map[string]string
 	format := outputText
 	command := &cobra.Command{
-		Use:   "push FILE REF",
+		Use:   "push DIR|FILE REF",
 		Short: "Put a module into an OCI registry",
 		Long: `Check that a server would load the module in FILE, and write it to the tag REF,
 REGISTRY/REPOSITORY:TAG, as an OCI artefact with one layer of application/wasm.
-If FILE is a directory, the module in it is built first. Printed is the
-reference by the manifest's digest: sign that with cosign, and pin it in
-spec.source.oci.image of a Module.
+The module in DIR is built first. Printed is the reference by the manifest's
+digest: sign that with cosign, and pin it in spec.source.oci.image of a Module.
 
 The registry is logged in to as docker login or podman login left it.`,
 		Example: "  weir module push quotes.wasm registry.example/team/quotes:v1",

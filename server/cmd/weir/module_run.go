@@ -33,13 +33,13 @@ type runFlags struct {
 func moduleRunCommand() *cobra.Command {
 	f := runFlags{format: outputText, user: "kubernetes-admin"}
 	command := &cobra.Command{
-		Use:   "run FILE --hook HOOK --object OBJECT",
+		Use:   "run DIR|FILE --hook HOOK --object OBJECT",
 		Short: "Run a hook of a module on an object from a file, and print the verdict",
 		Long: `Run a hook of a module on an object from a file, as a server would, and print the
 verdict, what it changed in the object, and how much fuel it used. Documents are
-YAML or JSON; - is standard input. If FILE is a directory, the module in it is
-built first. The module is granted whatever capabilities it asks for: what it looks
-up are the objects of --objects, and what a user may do is what --allow says.
+YAML or JSON; - is standard input. The module in DIR is built first. It is granted
+whatever capabilities it asks for: what it looks up are the objects of --objects,
+and what a user may do is what --allow says.
 
 Exit code: 0 the object passes, 1 it is refused, 2 the hook could not be run or
 did not come to a verdict (a trap, its fuel or time used up, bad output).`,
@@ -97,7 +97,7 @@ func parseHook(name string) (abi.Op, error) {
 		for _, o := range abi.Ops() {
 			all = append(all, o.String())
 		}
-		return 0, fmt.Errorf("hook %q does not exist; there are %s", name, strings.Join(all, ", "))
+		return 0, fmt.Errorf("hook %q does not exist; there are %s%s", name, strings.Join(all, ", "), meantWord(name, all))
 	}
 	return op, nil
 }

@@ -94,7 +94,7 @@ func TestModule(t *testing.T) {
 		},
 		{
 			name: "settings that do not fit", args: []string{"--hook", "validateCreate", "--object", good, "--settings", `{"banned":7}`}, code: 2,
-			wantErr: "settings refused: settings: FieldValueInvalid: banned: a number where an array is expected",
+			wantErr: "settings refused: banned: FieldValueTypeInvalid: a number where an array is expected",
 		},
 		{
 			name: "an update", args: []string{"--hook", "validateUpdate", "--object", changed, "--old", good}, code: 1,
@@ -117,8 +117,8 @@ func TestModule(t *testing.T) {
 			wantErr: "has no hook canonicalize; it has configure, default",
 		},
 		{
-			name: "a hook that does not exist", args: []string{"--hook", "validate", "--object", good}, code: 2,
-			wantErr: `hook "validate" does not exist`,
+			name: "a hook that does not exist", args: []string{"--hook", "validateCreat", "--object", good}, code: 2,
+			wantErr: "canonicalize, statusPrepare, statusValidate, warningsOnCreate, warningsOnUpdate, convert, connect, admitMutate, admitValidate; did you mean validateCreate?",
 		},
 		{
 			name: "an object that does not parse", args: []string{"--hook", "default", "--object", write("broken.yaml", "a: [")}, code: 2,

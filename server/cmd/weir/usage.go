@@ -71,6 +71,15 @@ func meant(command *cobra.Command, word, prefix string) string {
 	return "; did you mean " + prefix + strings.Join(near, " or "+prefix) + "?"
 }
 
+// meantWord names the words that a word is close to.
+func meantWord(word string, words []string) string {
+	known := &cobra.Command{}
+	for _, w := range words {
+		known.AddCommand(&cobra.Command{Use: w, Run: func(*cobra.Command, []string) {}}) // one without Run is not suggested
+	}
+	return meant(known, word, "")
+}
+
 // completeFlags has a shell complete the flags of a command, and those of its subcommands, that have one of some values.
 func completeFlags(command *cobra.Command) {
 	values := map[string][]string{
