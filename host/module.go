@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,6 +164,9 @@ func (m *Module) describe(g *guest, c *invocation) error {
 	return nil
 }
 
+// maxSettingsErrors bounds what is told of settings that are refused.
+const maxSettingsErrors = 8
+
 func (m *Module) configure(g *guest, c *invocation) error {
 	c.op = abi.OpConfigure
 	c.inputs[abi.SlotSettings] = m.settings
@@ -182,8 +186,15 @@ func (m *Module) configure(g *guest, c *invocation) error {
 		return refused(res.Denied.Message)
 	}
 	if len(res.Errors) > 0 {
-		e := res.Errors[0]
-		return refused(fmt.Sprintf("%s: %s: %s", e.Field, e.Type, e.Detail))
+		var texts []string
+		for i, e := range res.Errors {
+			if i == maxSettingsErrors {
+				texts = append(texts, fmt.Sprintf("and %d more", len(res.Errors)-i))
+				break
+			}
+			texts = append(texts, fmt.Sprintf("%s: %s: %s", e.Field, e.Type, e.Detail))
+		}
+		return refused(strings.Join(texts, "; "))
 	}
 	return nil
 }
