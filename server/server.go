@@ -307,7 +307,7 @@ func (s *Server) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	guarded, err := policy.NewAdmission(policy.Config{Namespaces: namespaces, Authorizer: s.access.forExpressions, Metrics: s.policies})
+	guarded, err := policy.NewAdmission(policy.Config{Namespaces: ownWrites{namespaces}, Authorizer: s.access.forExpressions, Metrics: s.policies})
 	if err != nil {
 		return nil, err
 	}

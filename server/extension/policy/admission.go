@@ -22,7 +22,7 @@ type Catalog interface {
 
 // Config of an Admission.
 type Config struct {
-	// Namespaces reads namespaces.
+	// Namespaces reads namespaces, without a resourceVersion: at least what this server has acknowledged counts.
 	Namespaces rest.Getter
 	// Authorizer returns what the variable authorizer of an expression is for a request; nil: there is none.
 	Authorizer func(a *admission.Attributes) any

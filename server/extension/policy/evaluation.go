@@ -266,7 +266,6 @@ func (e *evaluation) readNamespace(ctx context.Context) (*document.Document, err
 	if e.namespaceKnown {
 		return e.namespace, e.namespaceErr
 	}
-	// The most recent one: labels that have been acknowledged count.
 	namespace, err := e.namespaces.Get(request.WithNamespace(ctx, ""), e.attributes.Namespace, &metav1.GetOptions{})
 	if err != nil && ctx.Err() != nil && e.ctx.Err() == nil {
 		return nil, err

@@ -16,6 +16,18 @@ type pending struct {
 	size atomic.Int64
 	mu   sync.Mutex
 	rows map[string]storage.Row // by whole key; guarded by mu
+	// newest is the revision of the last write of all, whether or not its row is remembered.
+	newest atomic.Uint64
+}
+
+// note remembers that there was a write.
+func (p *pending) note(rv uint64) {
+	for {
+		newest := p.newest.Load()
+		if rv <= newest || p.newest.CompareAndSwap(newest, rv) {
+			return
+		}
+	}
 }
 
 // add remembers a row; one without Value is a deletion.
@@ -58,8 +70,9 @@ func (p *pending) forget(rv uint64) {
 	p.size.Store(int64(len(p.rows)))
 }
 
-// clear drops all rows.
+// clear forgets everything.
 func (p *pending) clear() {
+	p.newest.Store(0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	clear(p.rows)

@@ -28,7 +28,11 @@ func (c *Cacher) Get(ctx context.Context, key string, opts storage.GetOptions) (
 		}
 		return c.row(key, suffix, opts)
 	}
-	if opts.ResourceVersion == "" {
+	switch {
+	case opts.ResourceVersion != "":
+	case storage.OwnWrites(ctx):
+		return c.getOwn(ctx, key, suffix, opts)
+	default:
 		return c.getCurrent(ctx, key, suffix, opts)
 	}
 	rv, err := storage.ParseResourceVersion(opts.ResourceVersion)
@@ -77,6 +81,23 @@ func (c *Cacher) getCurrent(ctx context.Context, key, suffix string, opts storag
 		return c.config.Storage.Get(ctx, key, opts)
 	}
 	c.metrics.readFresh.Inc()
+	return c.row(key, suffix, opts)
+}
+
+// getOwn returns a row that is as new as the last write of this cache.
+func (c *Cacher) getOwn(ctx context.Context, key, suffix string, opts storage.GetOptions) (storage.Row, error) {
+	c.start()
+	if !c.fresh() {
+		return c.config.Storage.Get(ctx, key, opts)
+	}
+	if newest := c.pending.newest.Load(); newest > c.rv.Load() {
+		switch err := c.waitFor(ctx, newest, min(getWait, c.config.FreshTimeout), true); {
+		case ctx.Err() != nil:
+			return storage.Row{}, ctx.Err()
+		case err != nil:
+			return c.config.Storage.Get(ctx, key, opts)
+		}
+	}
 	return c.row(key, suffix, opts)
 }
 

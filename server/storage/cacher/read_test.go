@@ -227,6 +227,61 @@ func TestGetFreshness(t *testing.T) {
 	}
 }
 
+func TestOwnWrites(t *testing.T) {
+	store := newFake()
+	old := putPod(t, store, "a", "x", "n1", "")
+	c := started(t, store, nil)
+	get := func() storage.Row {
+		t.Helper()
+		row, err := c.Get(storage.WithOwnWrites(t.Context()), podKey("a", "x"), storage.GetOptions{IgnoreNotFound: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row
+	}
+	asked := store.current
+	// Other resources advance the revision, and nobody needs to know.
+	store.skip(5)
+	if row := get(); row.ResourceVersion != old.ResourceVersion || store.gets != 0 {
+		t.Errorf("cached: %+v after %d gets of the storage", row, store.gets)
+	}
+	// The watch is held back: the cache knows only what is there.
+	store.do(func() { store.silent = true })
+	putPod(t, store, "a", "x", "n2", "")
+	if row := get(); row.ResourceVersion != old.ResourceVersion || store.gets != 0 {
+		t.Errorf("foreign write: %+v after %d gets of the storage", row, store.gets)
+	}
+	for i, write := range []func() uint64{
+		func() uint64 { return putPod(t, c, "a", "x", "n3", "").ResourceVersion },
+		func() uint64 { removePod(t, c, "a", "x"); return 0 },
+		func() uint64 { return putPod(t, c, "a", "x", "n4", "").ResourceVersion },
+	} {
+		want := write()
+		if row := get(); row.Value == nil != (want == 0) || want != 0 && row.ResourceVersion != want || store.gets != i+1 {
+			t.Errorf("own write %d: %+v after %d gets of the storage", i, row, store.gets)
+		}
+	}
+	// More writes than are remembered as rows.
+	for i := range maxPending {
+		putPod(t, c, "b", fmt.Sprint(i), "n1", "")
+	}
+	last := putPod(t, c, "a", "x", "n5", "")
+	if row := get(); row.ResourceVersion != last.ResourceVersion {
+		t.Errorf("own write after many: %+v", row)
+	}
+	store.do(func() { store.silent = false })
+	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	gets := store.gets
+	if row := get(); row.ResourceVersion != last.ResourceVersion || store.gets != gets {
+		t.Errorf("after the event: %+v after %d gets of the storage", row, store.gets-gets)
+	}
+	if store.current != asked {
+		t.Errorf("the storage was asked for its revision %d times", store.current-asked)
+	}
+}
+
 func TestFutureReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFake()
