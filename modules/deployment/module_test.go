@@ -80,7 +80,7 @@ func (g guest) Run(ctx context.Context, hook string, obj, old *document.Document
 
 func TestModule(t *testing.T) {
 	module := load(t)
-	want := []string{"default", "prepareForCreate", "validateCreate", "prepareForUpdate", "validateUpdate", "warningsOnCreate", "warningsOnUpdate"}
+	want := []string{"configure", "default", "prepareForCreate", "validateCreate", "prepareForUpdate", "validateUpdate", "warningsOnCreate", "warningsOnUpdate"}
 	if got := module.Manifest(); !slices.Equal(got.Hooks, want) || got.Name != "deployment" || got.Kind != "Deployment" {
 		t.Errorf("manifest is %+v", got)
 	}
