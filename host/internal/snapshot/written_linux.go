@@ -34,15 +34,15 @@ func (w *written) forget() { w.known = false }
 
 // find makes w.found the private pages in [start, end).
 func (w *written) find(sys *system, start, end uintptr, watched bool) error {
-	counted, faults := false, int64(0)
+	faults, counted := int64(0), false
 	switch {
 	case !sys.countsFaults:
 	case w.pause > 0:
 		w.pause--
 		w.known = false
 	default:
-		counted, faults = true, sys.faults()
-		if w.known && w.from == start && w.faults == faults {
+		faults, counted = sys.faults()
+		if counted && w.known && w.from == start && w.faults == faults {
 			w.backoff = 0
 			return nil
 		}
@@ -70,17 +70,19 @@ func (w *written) find(sys *system, start, end uintptr, watched bool) error {
 	return nil
 }
 
-// faults is how many page faults the process has taken, of any thread.
-func (s *system) faults() int64 {
+// faults is how many page faults the process has taken, of any thread. It is
+// false if the kernel does not say.
+func (s *system) faults() (int64, bool) {
 	var u unix.Rusage
-	_, _, _ = unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_SELF, uintptr(unsafe.Pointer(&u)), 0)
-	return u.Minflt + u.Majflt
+	_, _, errno := unix.RawSyscall(unix.SYS_GETRUSAGE, unix.RUSAGE_SELF, uintptr(unsafe.Pointer(&u)), 0)
+	return u.Minflt + u.Majflt, errno == 0
 }
 
 // probeFaults finds out whether faults are counted: not where another program
 // plays the kernel.
 func (s *system) probeFaults(page unsafe.Pointer) {
-	before := s.faults()
+	before, counted := s.faults()
 	*(*byte)(page) = 1
-	s.countsFaults = s.faults() > before
+	after, still := s.faults()
+	s.countsFaults = counted && still && after > before
 }
