@@ -23,10 +23,10 @@ func BenchmarkWatchEvent(b *testing.B) {
 	s := newPlainStream(discard{http.Header{}}, time.Hour)
 	defer s.close()
 	f := &frames{scope: &scope{}}
-	event := rest.Event{Type: "MODIFIED", ResourceVersion: "1", Object: parse(b, widget("a", `{"color":"red"}`))}
+	events := []rest.Event{{Type: "MODIFIED", ResourceVersion: "1", Object: parse(b, widget("a", `{"color":"red"}`))}}
 	b.ReportAllocs()
 	for b.Loop() {
-		chunks, err := f.encode(b.Context(), &event)
+		chunks, err := f.encode(b.Context(), events)
 		if err != nil {
 			b.Fatal(err)
 		}

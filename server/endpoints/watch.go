@@ -65,10 +65,19 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 
 // sendEvents sends events until there are no more, the time is up or the client is gone. Its error is for the client.
 func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stream) error {
+	if offerer, ok := cursor.(rest.Offerer); ok && frames.cheap() && out.offers() {
+		offerer.Offer(func(events []rest.Event) (taken bool, later func()) {
+			chunks, err := frames.encode(ctx, events)
+			if err != nil {
+				return false, nil // comes again below
+			}
+			return out.offer(chunks)
+		})
+	}
 	for {
 		events, err := cursor.Next(ctx)
 		for i := range events {
-			chunks, err := frames.encode(ctx, &events[i])
+			chunks, err := frames.encode(ctx, events[i:i+1])
 			if err != nil {
 				return err
 			}
@@ -127,6 +136,9 @@ type frames struct {
 	chunks [][]byte
 }
 
+// maxKeptChunks is how much of that memory is kept from one call to the next.
+const maxKeptChunks = 64
+
 func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, error) {
 	f := &frames{scope: sc, out: out}
 	if out.convert == nil || out.convert.Kind != kindTable {
@@ -137,8 +149,25 @@ func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, e
 	return f, err
 }
 
-// encode gives the frame of an event, valid until the next one. The bytes of its object are not copied.
-func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error) {
+// cheap reports whether a frame is little more than the bytes of its object.
+func (f *frames) cheap() bool { return f.scope.converter == nil && f.table == nil }
+
+// encode gives the frames of events, valid until the next call. The bytes of their objects are not copied.
+func (f *frames) encode(ctx context.Context, events []rest.Event) ([][]byte, error) {
+	if cap(f.chunks) > maxKeptChunks {
+		f.chunks = nil
+	}
+	f.chunks = f.chunks[:0]
+	for i := range events {
+		if err := f.append(ctx, &events[i]); err != nil {
+			return nil, err
+		}
+	}
+	return f.chunks, nil
+}
+
+// append adds the frame of an event to the chunks.
+func (f *frames) append(ctx context.Context, event *rest.Event) error {
 	prefix := frameAdded
 	switch event.Type {
 	case "MODIFIED":
@@ -156,9 +185,9 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 		obj, err = f.scope.fromStored(ctx, obj)
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	chunks := append(f.chunks[:0], prefix)
+	chunks := append(f.chunks, prefix)
 	switch {
 	case f.table != nil:
 		rv := obj.Get("metadata", "resourceVersion").String()
@@ -168,7 +197,7 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 		}
 		body, err := table.encode(&rest.List{Items: []*document.Document{obj}, ResourceVersion: rv})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		f.table.noHeaders = true // only the first event has them
 		chunks = append(chunks, body...)
@@ -178,7 +207,7 @@ func (f *frames) encode(ctx context.Context, event *rest.Event) ([][]byte, error
 		chunks = append(chunks, obj.Bytes())
 	}
 	f.chunks = append(chunks, frameEnd)
-	return f.chunks, nil
+	return nil
 }
 
 // bookmark is an object of the kind that has a resourceVersion and nothing else.

@@ -113,6 +113,10 @@ func (s *socketStream) write(chunks [][]byte, _ bool) {
 
 func (s *socketStream) flush() bool { return s.err == nil }
 
+func (s *socketStream) offers() bool { return false }
+
+func (s *socketStream) offer([][]byte) (taken bool, later func()) { return false, nil }
+
 // hijacked is what websocket.Server wants: it takes a connection over by itself.
 type hijacked struct {
 	http.ResponseWriter

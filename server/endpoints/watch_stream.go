@@ -14,6 +14,11 @@ type stream interface {
 	write(chunks [][]byte, last bool)
 	// flush sends what was written. It reports whether the client still listens.
 	flush() bool
+	// offers reports whether offer may take something.
+	offers() bool
+	// offer is write and flush where there is nothing to wait for; where there is, it takes nothing. later is as that of
+	// rest.Take. Another goroutine may call it while nothing else is done with the stream.
+	offer(chunks [][]byte) (taken bool, later func())
 }
 
 // answerWatch begins the answer to a watch of a time, calls send and ends it. cancel ends the watch before its time: it
@@ -55,6 +60,8 @@ type plainStream struct {
 type chunkWriter interface {
 	// WriteChunks writes chunks and, with flush, sends what was written. It keeps nothing of them.
 	WriteChunks(chunks [][]byte, flush bool) error
+	// OfferChunks is WriteChunks with flush, or does nothing where that would wait. later is as that of rest.Take.
+	OfferChunks(chunks [][]byte) (taken bool, later func())
 }
 
 // direct returns the chunkWriter below w, whose answer must have begun by w: those that wrap it have seen that. It is
@@ -122,6 +129,15 @@ func (s *plainStream) flush() bool {
 		s.err = s.control.Flush()
 	}
 	return s.err == nil
+}
+
+func (s *plainStream) offers() bool { return s.direct != nil }
+
+func (s *plainStream) offer(chunks [][]byte) (taken bool, later func()) {
+	if s.direct == nil || s.err != nil {
+		return false, nil
+	}
+	return s.direct.OfferChunks(chunks)
 }
 
 // close hands the buffer back and leaves the connection without a deadline.

@@ -3,6 +3,7 @@ package endpoints
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
 )
 
 // openWatch starts a watch and returns a function that reads one frame, "" at the end.
@@ -139,7 +141,8 @@ func TestWatchTransforms(t *testing.T) {
 // wholeFrames is a ResponseWriter that takes frames as h2's does, below one that wraps it.
 type wholeFrames struct {
 	*httptest.ResponseRecorder
-	sent []string
+	sent    []string
+	refuses bool
 }
 
 func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
@@ -149,6 +152,14 @@ func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
 	}
 	w.sent = append(w.sent, text)
 	return nil
+}
+
+func (w *wholeFrames) OfferChunks(chunks [][]byte) (taken bool, later func()) {
+	if w.refuses {
+		return false, nil
+	}
+	w.sent = append(w.sent, string(slices.Concat(chunks...))+"?")
+	return true, func() { w.sent = append(w.sent, "later") }
 }
 
 type wrapped struct{ http.ResponseWriter }
@@ -168,4 +179,72 @@ func TestFramesAreNotCopied(t *testing.T) {
 	if err != nil || below.Code != http.StatusOK || !below.Flushed || !slices.Equal(below.sent, []string{"ab", "c!"}) || below.Body.Len() > 0 {
 		t.Errorf("%v, %d, sent %q, body %q", err, below.Code, below.sent, below.Body)
 	}
+}
+
+// offering is a cursor that offers events, and returns those that are not taken.
+type offering struct {
+	offers [][]rest.Event
+	take   rest.Take
+}
+
+func (o *offering) Offer(take rest.Take) { o.take = take }
+
+func (o *offering) Stop() {}
+
+func (o *offering) Next(context.Context) ([]rest.Event, error) {
+	for len(o.offers) > 0 {
+		events := o.offers[0]
+		o.offers = o.offers[1:]
+		if o.take == nil {
+			return events, nil
+		}
+		taken, later := o.take(events)
+		if later != nil {
+			later()
+		}
+		if !taken {
+			return events, nil
+		}
+	}
+	return nil, io.EOF
+}
+
+// TestEventsAreTaken: where a frame is little work and the connection does not wait, events are taken as they come.
+func TestEventsAreTaken(t *testing.T) {
+	events := []rest.Event{
+		{Type: "ADDED", Object: document.FromCanonical([]byte(`{"a":1}`))},
+		{Type: "DELETED", Object: document.FromCanonical([]byte(`{"a":2}`))},
+	}
+	added, deleted := `{"type":"ADDED","object":{"a":1}}`+"\n", `{"type":"DELETED","object":{"a":2}}`+"\n"
+	tests := []struct {
+		name    string
+		refuses bool
+		frames  frames
+		want    []string
+	}{
+		{"taken", false, frames{scope: &scope{}}, []string{added + deleted + "?", "later", deleted + "?", "later"}},
+		{"not taken by the connection", true, frames{scope: &scope{}}, []string{added, deleted + "!", deleted + "!"}},
+		{"objects are converted", false, frames{scope: &scope{converter: same{}, version: &rest.Version{}}}, []string{added, deleted + "!", deleted + "!"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			below := &wholeFrames{ResponseRecorder: httptest.NewRecorder(), refuses: tc.refuses}
+			err := answerWatch(wrapped{below}, httptest.NewRequest(http.MethodGet, "/", nil), time.Minute, func() {}, func(out stream) {
+				cursor := &offering{offers: [][]rest.Event{events, events[1:]}}
+				if err := sendEvents(t.Context(), cursor, &tc.frames, out); err != nil {
+					t.Error(err)
+				}
+			})
+			if err != nil || !slices.Equal(below.sent, tc.want) || below.Body.Len() > 0 {
+				t.Errorf("%v, sent %q, want %q, body %q", err, below.sent, tc.want, below.Body)
+			}
+		})
+	}
+}
+
+// same is a converter between versions that are the same.
+type same struct{}
+
+func (same) Convert(_ context.Context, doc *document.Document, _ string) (*document.Document, error) {
+	return doc, nil
 }

@@ -43,6 +43,8 @@ type conn struct {
 	remote  string
 	cork    *corkedConn // nil: writes wait for the client
 	paced   *pacedConn  // nil: not of a Listener
+	// flushPromised is flushLater.
+	flushPromised func()
 	// values has the values of the contexts of requests; they end by themselves.
 	values context.Context
 	// ended says that the server ends the contexts of all requests.
@@ -91,6 +93,7 @@ func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 		server: s, hs: hs, tls: t, state: &state, handler: h, remote: t.RemoteAddr().String(),
 		streams: map[uint32]*stream{},
 	}
+	c.flushPromised = c.flushLater
 	c.out.init(&s.buffers)
 	c.inflow.init(s.ConnectionWindow)
 	switch below := t.NetConn().(type) {

@@ -11,6 +11,8 @@ import (
 const (
 	// maxPending is how much output may wait, in bytes, before a handler waits for it to be sent.
 	maxPending = 256 << 10
+	// maxPromised is how much waits for flushLater.
+	maxPromised = 64 << 10
 	// maxControl is how much may wait with the frames that answer those of a client. One that makes the server answer
 	// and takes nothing is dropped.
 	maxControl = 1 << 20
@@ -26,6 +28,8 @@ type output struct {
 	buffers *buffers
 	// flushing says that somebody sends, or will when the socket takes more; parked is the latter: drained goes on.
 	flushing, parked bool
+	// promised says that somebody will call flushPromised.
+	promised bool
 
 	// window and firstWindow are how many bytes of DATA the client takes on the connection, and on a new stream.
 	window, firstWindow int64
@@ -89,6 +93,19 @@ func (c *conn) unlockAndFlush() {
 	if others {
 		runtime.Gosched() // those that one event has woken append first
 	}
+	c.flush()
+}
+
+// flushLater sends what OfferChunks has taken.
+func (c *conn) flushLater() {
+	c.mu.Lock()
+	c.out.promised = false
+	if c.out.flushing || c.closed || len(c.out.buf) == 0 {
+		c.mu.Unlock()
+		return
+	}
+	c.out.flushing = true
+	c.mu.Unlock()
 	c.flush()
 }
 
@@ -215,34 +232,54 @@ func (c *conn) dataLocked(st *stream, p []byte, end bool) error {
 	}
 }
 
-// chunksLocked is dataLocked for chunks of size bytes together, in one frame if they fit.
+// chunksLocked is dataLocked for chunks of size bytes together, in as few frames as they fit in.
 func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
-	if size == 0 {
+	if !st.closed && c.fitsLocked(st, size) {
+		c.framesLocked(st, chunks, size)
 		return nil
 	}
-	if st.closed || int64(size) > min(int64(c.out.maxFrame), maxPiece, st.window, c.out.window) || !c.roomLocked() {
-		for _, chunk := range chunks {
-			if len(chunk) == 0 {
-				continue
-			}
-			if err := c.dataLocked(st, chunk, false); err != nil {
-				return err
-			}
+	for _, chunk := range chunks {
+		if len(chunk) == 0 {
+			continue
 		}
-		return nil
+		if err := c.dataLocked(st, chunk, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fitsLocked reports whether a stream may append size bytes of DATA without waiting.
+func (c *conn) fitsLocked(st *stream, size int) bool {
+	return !st.closed && int64(size) <= min(st.window, c.out.window) && c.roomLocked()
+}
+
+// framesLocked appends chunks of size bytes together, which must fit, as DATA frames.
+func (c *conn) framesLocked(st *stream, chunks [][]byte, size int) {
+	if size == 0 {
+		return
 	}
 	c.pace.moved = true
 	if c.out.buf == nil {
 		c.out.buf = c.out.buffers.get()
 	}
-	c.out.dataHeader(st.id, size, 0)
-	for _, chunk := range chunks {
-		c.out.buf = append(c.out.buf, chunk...)
-	}
 	st.window -= int64(size)
 	c.out.window -= int64(size)
+	left := 0 // of the frame
+	for _, chunk := range chunks {
+		for len(chunk) > 0 {
+			if left == 0 {
+				left = min(size, c.out.maxFrame, maxPiece)
+				size -= left
+				c.out.dataHeader(st.id, left, 0)
+			}
+			n := min(left, len(chunk))
+			c.out.buf = append(c.out.buf, chunk[:n]...)
+			chunk = chunk[n:]
+			left -= n
+		}
+	}
 	c.wakeLocked()
-	return nil
 }
 
 // waitLocked waits until something may have changed for st. What is pending is sent first, else nobody might.

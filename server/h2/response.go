@@ -42,6 +42,10 @@ type ChunkWriter interface {
 	// WriteChunks writes chunks one after the other and, with flush, sends all that was written, as Write of each and
 	// FlushError do. A frame is made of them at once, without a copy that waits for more. It keeps nothing of chunks.
 	WriteChunks(chunks [][]byte, flush bool) error
+	// OfferChunks is WriteChunks where there is nothing to wait for. Where there is, nothing is written. What was taken
+	// is sent by later, at the latest; it is nil where that of another answer on the connection, or who sends just now,
+	// does it. Neither waits for the client. The handler may not use the answer at the same time.
+	OfferChunks(chunks [][]byte) (taken bool, later func())
 }
 
 var (
@@ -208,6 +212,41 @@ func (w *response) WriteChunks(chunks [][]byte, flush bool) error {
 		c.mu.Unlock()
 	}
 	return err
+}
+
+// OfferChunks implements ChunkWriter.
+func (w *response) OfferChunks(chunks [][]byte) (taken bool, later func()) {
+	size := 0
+	for _, chunk := range chunks {
+		size += len(chunk)
+	}
+	if w.finished || !w.wroteHeader || len(w.scratch.buf) > 0 || w.declared >= 0 || !bodyAllowed(w.status) {
+		return false, nil
+	}
+	c, st := w.stream.conn, w.stream
+	c.mu.Lock()
+	if c.cork == nil || c.closed || !w.sentHeader || st.request.Method == http.MethodHead || !c.fitsLocked(st, size) {
+		c.mu.Unlock()
+		return false, nil
+	}
+	w.written += int64(size)
+	c.framesLocked(st, chunks, size)
+	if c.out.flushing {
+		c.mu.Unlock()
+		return true, nil
+	}
+	if len(c.out.buf) >= maxPromised {
+		c.out.flushing = true
+		c.mu.Unlock()
+		c.flush()
+		return true, nil
+	}
+	if !c.out.promised {
+		c.out.promised = true
+		later = c.flushPromised
+	}
+	c.mu.Unlock()
+	return true, later
 }
 
 // WriteString implements io.StringWriter.

@@ -51,6 +51,26 @@ func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
 	default:
 		return nil, w.store.failed("watch", "", err)
 	}
+	return w.documents(events)
+}
+
+// Offer implements rest.Offerer. Where the storage cannot, take is never called.
+func (w *watch) Offer(take rest.Take) {
+	events, ok := w.events.(storage.Offerer)
+	if !ok {
+		return
+	}
+	events.Offer(func(events []storage.Event) (taken bool, later func()) {
+		out, err := w.documents(events)
+		if err != nil {
+			return false, nil // Next's caller will see it
+		}
+		return take(out)
+	})
+}
+
+// documents returns events with their objects, until the next call.
+func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
 	clear(w.buf)
 	w.buf = w.buf[:0]
 	for _, e := range events {

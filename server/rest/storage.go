@@ -47,6 +47,16 @@ type Watch interface {
 	Stop()
 }
 
+// Offerer is a Watch whose events can come without waking the goroutine that waits for them.
+type Offerer interface {
+	Watch
+	// Offer has events that come while Next waits given to take. It is called before Next, once.
+	Offer(take Take)
+}
+
+// Take takes events in the place of a Next that waits, see storage.Take.
+type Take func(events []Event) (taken bool, later func())
+
 // Event is one event of a watch.
 type Event struct {
 	// Type is ADDED, MODIFIED, DELETED or BOOKMARK.

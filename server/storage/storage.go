@@ -178,3 +178,15 @@ type Watcher interface {
 	// Stop ends the stream and frees what it holds. It may be called more than once.
 	Stop()
 }
+
+// Offerer is a Watcher that can do without waking, for each event, the goroutine that waits for it.
+type Offerer interface {
+	Watcher
+	// Offer has events that come while Next waits given to take. It is called before Next, once.
+	Offer(take Take)
+}
+
+// Take takes events, valid until it returns, in the place of a Next that waits. Another goroutine calls it, for many
+// watchers one after the other: it must not wait. What it does not take, all of it, Next returns. later is nil or what
+// is left to do when all have taken theirs; a takers' later may do that of another as well.
+type Take func(events []Event) (taken bool, later func())

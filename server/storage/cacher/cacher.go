@@ -47,8 +47,9 @@ type Cacher struct {
 	waiters  atomic.Int32
 	// kick asks for the revision of the storage to be sent down the watch.
 	kick chan struct{}
-	// asked counts what RequestWatchProgress was called.
-	asked atomic.Uint64
+	// asked counts what RequestWatchProgress was called, asking is fired when it is.
+	asked  atomic.Uint64
+	asking signal
 	// refill asks for a new list, because the storage has lost revisions.
 	refill chan struct{}
 	// lastNudge is when a bookmark last asked for progress, in nanoseconds.
@@ -98,6 +99,7 @@ func New(config Config) (*Cacher, error) {
 	size := 1 << bits.Len(uint(config.RingSize-1))
 	c.ring.budget = config.Budget
 	c.ring.init(min(minRing, size), size, config.RingBytes)
+	c.hub.delivery.wake = make(chan struct{}, 1)
 	config.Budget.join(c)
 	return c, nil
 }
@@ -292,6 +294,7 @@ func (c *Cacher) ReadinessCheck() error {
 // RequestWatchProgress implements storage.Interface, for the watchers with Progress.
 func (c *Cacher) RequestWatchProgress(ctx context.Context) error {
 	c.asked.Add(1)
+	c.asking.fire(0)
 	if err := c.config.Storage.RequestWatchProgress(ctx); err != nil {
 		return err
 	}

@@ -238,7 +238,7 @@ func (f *fake) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.watches++
-	return &fakeWatcher{fake: f, ctx: ctx, key: key, rv: rv, epoch: f.epoch, asked: f.progress, bare: opts.Bare}, nil
+	return &fakeWatcher{fake: f, ctx: ctx, key: key, rv: rv, epoch: f.epoch, asked: f.progress, bare: opts.Bare, predicate: opts.Predicate}, nil
 }
 
 type fakeWatcher struct {
@@ -251,6 +251,8 @@ type fakeWatcher struct {
 	asked uint64
 	bare  bool
 	once  sync.Once
+
+	predicate storage.SelectionPredicate
 }
 
 func (w *fakeWatcher) Stop() { w.once.Do(func() { w.fake.do(func() { w.fake.watches-- }) }) }
@@ -309,6 +311,13 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 		if e.Row.ResourceVersion <= seen || !strings.HasPrefix(e.Row.Key, w.key) {
 			continue
 		}
+		if !w.predicate.Empty() {
+			w.rv = e.Row.ResourceVersion
+			var ok bool
+			if e, ok = selectedEvent(e, w.predicate); !ok {
+				continue
+			}
+		}
 		if w.bare {
 			e.Prev = storage.Row{}
 			if e.Type == storage.Deleted {
@@ -324,6 +333,30 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 		return []storage.Event{{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: f.rv}}}, nil
 	}
 	return out, nil
+}
+
+// selectedEvent returns what an event is to those who select.
+func selectedEvent(e storage.Event, p storage.SelectionPredicate) (storage.Event, bool) {
+	matches := func(row storage.Row) bool {
+		if row.Value == nil {
+			return false
+		}
+		ok, err := p.Matches(row.Value)
+		if err != nil {
+			panic(err)
+		}
+		return ok
+	}
+	was, is := matches(e.Prev), e.Type != storage.Deleted && matches(e.Row)
+	switch {
+	case is && was:
+		e.Type = storage.Modified
+	case is:
+		e.Type = storage.Added
+	case was:
+		e.Type = storage.Deleted
+	}
+	return e, is || was
 }
 
 // pod returns the JSON of a test object.

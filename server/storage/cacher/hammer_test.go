@@ -84,7 +84,7 @@ func stalling(t *testing.T) (ctx context.Context, progress func()) {
 // hammer has writers write and readers read while watchers of all kinds, slow ones
 // among them, watch, and then compares what each got with the storage's own history.
 func hammer(t *testing.T, raw storage.Interface, dying bool) {
-	const writers, watchers, writes = 8, 64, 150
+	const writers, watchers, writes = 8, 192, 150
 	store := raw
 	if dying {
 		store = mortal{raw}
@@ -109,25 +109,48 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 	got := make([][]string, watchers)
 	for i := range watchers {
 		v := views[i%len(views)]
-		w := mustWatch(t, c, v.key, selecting(t, rvString(first.ResourceVersion), v.label, v.field))
-		slow := i%5 == 4
+		opts := selecting(t, rvString(first.ResourceVersion), v.label, v.field)
+		w := mustWatch(t, c, v.key, opts)
 		watching.Go(func() {
-			for {
-				events, err := w.Next(ctx)
-				if err != nil {
-					t.Errorf("watcher %d after %d events: %v", i, len(got[i]), err)
-					return
-				}
+			see := func(events []storage.Event) (end bool) {
 				progress()
+				opts.ResourceVersion = rvString(events[len(events)-1].Row.ResourceVersion)
 				for _, e := range events {
 					got[i] = append(got[i], describe(e))
 					if e.Row.Key == podKey("b", "end") || e.Row.Key == podKey("a", "end") && v.key == testPrefix+"a/" {
-						return
+						return true
 					}
 				}
-				for n := 0; slow && n < 2000; n++ {
-					runtime.Gosched()
+				return false
+			}
+			var err error
+			switch i / len(views) % 8 {
+			case 0:
+				err = follow(ctx, w, see)
+			case 1:
+				err = follow(ctx, w, func(events []storage.Event) bool {
+					for range 2000 {
+						runtime.Gosched()
+					}
+					return see(events)
+				})
+			case 2:
+				_, err = followTaking(ctx, w, see, false)
+			default:
+				for left := true; left; {
+					if left, err = followTaking(ctx, w, see, true); err != nil && dying {
+						left, err = ctx.Err() == nil, nil // what is not in the ring is read from a storage that dies
+					}
+					if rand.IntN(2) == 0 {
+						pauseFor(ctx, time.Duration(rand.IntN(1000))*time.Microsecond)
+					}
+					if left {
+						w = mustWatch(t, c, v.key, opts)
+					}
 				}
+			}
+			if err != nil {
+				t.Errorf("watcher %d after %d events: %v", i, len(got[i]), err)
 			}
 		})
 	}
@@ -181,7 +204,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 	}
 	for i := range got {
 		v := views[i%len(views)]
-		if want := expected(t, history, v.key, selecting(t, "", v.label, v.field).Predicate); !reflect.DeepEqual(got[i], want) {
+		if want := expected(history, v.key, selecting(t, "", v.label, v.field).Predicate); !reflect.DeepEqual(got[i], want) {
 			for n := range want {
 				if n >= len(got[i]) || got[i][n] != want[n] {
 					t.Errorf("watcher %d %+v: event %d of %d is not %q: %q", i, v, n, len(want), want[n], got[i][n:min(n+3, len(got[i]))])
@@ -200,35 +223,63 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 	}
 }
 
+// follow shows what a watch returns to see, until that has seen the end.
+func follow(ctx context.Context, w storage.Watcher, see func([]storage.Event) (end bool)) error {
+	defer w.Stop()
+	for {
+		events, err := w.Next(ctx)
+		if err != nil || see(events) {
+			return err
+		}
+	}
+}
+
+// followTaking is follow for a watch whose events are taken, mostly. With leaving it may leave before the end, and says so.
+func followTaking(ctx context.Context, watcher storage.Watcher, see func([]storage.Event) (end bool), leaving bool) (left bool, err error) {
+	w, ok := watcher.(storage.Offerer)
+	if !ok {
+		return false, fmt.Errorf("a %T offers nothing", watcher)
+	}
+	defer w.Stop()
+	stopped := false
+	take := func(events []storage.Event) {
+		end := see(events)
+		left = !end && leaving && rand.IntN(8) == 0
+		if stopped = end || left; stopped {
+			w.Stop()
+		}
+	}
+	w.Offer(func(events []storage.Event) (taken bool, later func()) {
+		if stopped || rand.IntN(8) == 0 {
+			return false, nil
+		}
+		take(events)
+		return true, [...]func(){nil, func() {}}[rand.IntN(2)]
+	})
+	for {
+		events, err := w.Next(ctx)
+		switch {
+		case stopped:
+			return left, nil
+		case err != nil:
+			return false, err
+		}
+		if take(events); stopped {
+			return left, nil
+		}
+	}
+}
+
 // expected spells what a watcher should have seen of a history.
-func expected(t *testing.T, history []storage.Event, key string, p storage.SelectionPredicate) []string {
+func expected(history []storage.Event, key string, p storage.SelectionPredicate) []string {
 	var out []string
 	for _, e := range history {
 		if len(e.Row.Key) < len(key) || e.Row.Key[:len(key)] != key {
 			continue
 		}
-		matches := func(row storage.Row) bool {
-			if row.Value == nil {
-				return false
-			}
-			ok, err := p.Matches(row.Value)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return ok
+		if e, ok := selectedEvent(e, p); ok {
+			out = append(out, describe(e))
 		}
-		was, is := matches(e.Prev), e.Type != storage.Deleted && matches(e.Row)
-		switch {
-		case is && was:
-			e.Type = storage.Modified
-		case is:
-			e.Type = storage.Added
-		case was:
-			e.Type = storage.Deleted
-		default:
-			continue
-		}
-		out = append(out, describe(e))
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // topicKind is what the watchers of a topic have in common.
@@ -31,6 +32,14 @@ type topic struct {
 	signal
 	key      topicKey
 	watchers int // guarded by hub.mu
+
+	// takers are the watchers that take events. guarded by hub.mu
+	takers []*watcher
+	// many says that the takers are given events by delivery and do not wait for the signal. Once it is so it stays.
+	many atomic.Bool
+	// isDue says that delivery is to visit the takers, first for which event. guarded by delivery.mu
+	isDue bool
+	first uint64
 }
 
 // hub finds the topics of an event, so that its cost grows with the watchers that it
@@ -40,6 +49,8 @@ type hub struct {
 	topics map[topicKey]*topic // guarded by mu
 	// fields and labels are the names that there are topics for.
 	fields, labels names // guarded by mu
+
+	delivery delivery
 }
 
 // join returns the topic of a watcher; leave must follow.
@@ -59,13 +70,41 @@ func (h *hub) join(key topicKey) *topic {
 	return t
 }
 
-func (h *hub) leave(t *topic) {
+// leave ends what join began for w.
+func (h *hub) leave(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	t := w.topic
+	if w.place > 0 {
+		last := len(t.takers) - 1
+		moved := t.takers[last]
+		t.takers[w.place-1], moved.place = moved, w.place
+		t.takers[last], w.place = nil, 0
+		t.takers = t.takers[:last]
+	}
 	if t.watchers--; t.watchers == 0 {
 		delete(h.topics, t.key)
 		h.namesLocked(t.key.kind).remove(t.key.name)
 	}
+}
+
+// offer makes w one of the takers of its topic.
+func (h *hub) offer(w *watcher) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := w.topic
+	t.takers = append(t.takers, w)
+	w.place = len(t.takers)
+	if len(t.takers) >= manyTakers {
+		t.many.Store(true)
+	}
+}
+
+// takers appends the takers of a topic.
+func (h *hub) takers(t *topic, takers []*watcher) []*watcher {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return append(takers, t.takers...)
 }
 
 // namesLocked returns the names that topics of a kind count in, nil where they have none.
@@ -85,6 +124,9 @@ func (h *hub) fireAll() {
 	defer h.mu.RUnlock()
 	for _, t := range h.topics {
 		t.fire(0)
+		for _, w := range t.takers {
+			w.rouse()
+		}
 	}
 }
 
@@ -99,7 +141,7 @@ func (h *hub) publish(events []*event) {
 	for _, e := range events {
 		if e.kind == cut {
 			for _, t := range h.topics {
-				t.fire(e.seq)
+				h.announce(t, e.seq)
 			}
 			continue
 		}
@@ -148,7 +190,15 @@ func (h *hub) fireValuesLocked(key topicKey, e *event, value func(*element, stri
 
 func (h *hub) fireLocked(key topicKey, seq uint64) {
 	if t := h.topics[key]; t != nil {
-		t.fire(seq)
+		h.announce(t, seq)
+	}
+}
+
+// announce tells the watchers of a topic that there is an event.
+func (h *hub) announce(t *topic, seq uint64) {
+	t.fire(seq)
+	if t.many.Load() {
+		h.delivery.add(t, seq)
 	}
 }
 

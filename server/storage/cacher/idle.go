@@ -157,7 +157,7 @@ func (c *Cacher) Running() bool {
 
 // launchLocked starts the goroutines of a start of the cache.
 func (c *Cacher) launchLocked(ctx context.Context) {
-	for _, work := range []func(context.Context){c.run, c.askProgress, c.checkNowAndThen} {
+	for _, work := range []func(context.Context){c.run, c.deliver, c.askProgress, c.checkNowAndThen} {
 		c.session.Go(func() { work(ctx) })
 	}
 	if c.config.IdleTimeout > 0 {

@@ -22,6 +22,19 @@ type generation struct {
 
 func newGeneration() *generation { return &generation{fired: make(chan struct{})} }
 
+// hasFired reports whether g has been fired; a nil one never is.
+func (g *generation) hasFired() bool {
+	if g == nil {
+		return false
+	}
+	select {
+	case <-g.fired:
+		return true
+	default:
+		return false
+	}
+}
+
 // arm returns the current generation, which the next fire closes.
 func (s *signal) arm() *generation {
 	g := s.current.Load()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"weir.dev/weir/server/storage"
@@ -184,6 +185,18 @@ type watcher struct {
 
 	err   error
 	batch *[]storage.Event
+
+	// take is what events are given to while Next waits, nil where they are not. Then all that Next uses belongs to who
+	// has mu, and that is Next but while it waits.
+	take storage.Take
+	mu   sync.Mutex
+	// roused gets a value when Next must look itself; missed says that it had to since the last visit of delivery.
+	roused chan struct{}
+	missed atomic.Bool
+	// waitsOn is what a taker waits for when it is not given events.
+	waitsOn *generation
+	// place is where it is among the takers of its topic, from 1. guarded by mu of the hub
+	place int
 }
 
 // clockTimer is the part of a clock's timer that is used.
@@ -221,15 +234,12 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 		w.collect()
 		if w.batch == nil && w.err == nil {
 			// Nothing is there. Look again with the topic armed, so that nothing can slip through.
-			g := w.topic.arm()
-			var advanced *generation
-			if w.progress {
-				advanced = w.cacher.advanced.arm()
-			}
+			g := w.arm()
+			progress := w.armProgress()
 			rv := w.cacher.rv.Load()
 			if w.collect(); w.batch == nil && w.err == nil {
 				if !w.bookmark(ctx, rv) {
-					w.park(ctx, g, advanced)
+					w.park(ctx, g, progress)
 					continue
 				}
 			}
@@ -275,7 +285,7 @@ func (w *watcher) Stop() {
 		if w.turn != nil {
 			w.cacher.pasts.leave(w)
 		}
-		w.cacher.hub.leave(w.topic)
+		w.cacher.hub.leave(w)
 		if w.holds {
 			w.cacher.usage.leave()
 		}
@@ -365,9 +375,27 @@ func (w *watcher) collect() {
 	}
 }
 
-// park waits until the topic fires, or something else ends the wait; advanced is nil
-// for a watcher without progress.
-func (w *watcher) park(ctx context.Context, g, advanced *generation) {
+// arm returns what fires at the next event, nil where that is given to the watcher.
+func (w *watcher) arm() *generation {
+	if w.take != nil && w.topic.many.Load() {
+		return nil
+	}
+	return w.topic.arm()
+}
+
+// armProgress returns what fires when there may be progress that was asked for, nil for a watcher that does not tell.
+func (w *watcher) armProgress() *generation {
+	if !w.progress {
+		return nil
+	}
+	if asking := w.cacher.asking.arm(); w.cacher.asked.Load() == w.asked {
+		return asking // else each event of the cache would wake those that it does not concern
+	}
+	return w.cacher.advanced.arm()
+}
+
+// park waits until the topic fires, or something else ends the wait; g is that of arm, progress that of armProgress.
+func (w *watcher) park(ctx context.Context, g, progress *generation) {
 	// A select costs by its channels, and so does each of many watchers that one event wakes: Stop of the cacher fires
 	// the topics, and most contexts are those of Watch.
 	if w.cacher.isStop.Load() {
@@ -377,20 +405,36 @@ func (w *watcher) park(ctx context.Context, g, advanced *generation) {
 	if done == w.ended {
 		done = nil
 	}
-	var progress <-chan struct{}
-	if advanced != nil {
-		progress = advanced.fired
+	var fired, advanced <-chan struct{}
+	if g != nil {
+		fired = g.fired
 	}
+	if progress != nil {
+		advanced = progress.fired
+	}
+	alarm := w.alarm(ctx)
+	if w.take != nil {
+		w.waitsOn = g
+		w.mu.Unlock()
+	}
+	woken := false
 	select {
-	case <-g.fired:
-		// Nothing between what was looked at and the event of the firing is for this topic.
-		w.next = max(w.next, g.first)
-	case <-w.alarm(ctx):
+	case <-fired:
+		woken = true
+	case <-w.roused:
+	case <-alarm:
 		w.rings = time.Time{}
-	case <-progress:
+	case <-advanced:
 	case <-w.stop:
 	case <-w.ended:
 	case <-done:
+	}
+	if w.take != nil {
+		w.mu.Lock()
+	}
+	if woken {
+		// Nothing between what was looked at and the event of the firing is for this topic.
+		w.next = max(w.next, g.first)
 	}
 }
 

@@ -1,0 +1,190 @@
+package h2_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"weir.dev/weir/server/h2"
+)
+
+// TestOfferChunks: what is offered arrives as it is, and what is not taken, for windows and frames as small as they
+// may be, was not written.
+func TestOfferChunks(t *testing.T) {
+	pieces := [][][]byte{
+		{randomBytes(30), randomBytes(2000), randomBytes(2)}, {}, {nil, randomBytes(10)}, {randomBytes(900)},
+		{randomBytes(16<<10 - 1), randomBytes(1)}, {randomBytes(16 << 10), randomBytes(1)}, {randomBytes(10), randomBytes(100_000)},
+		{randomBytes(1), randomBytes(1)},
+	}
+	want := slices.Concat(slices.Concat(pieces...)...)
+	for _, window := range []uint32{0, 1000, 1<<16 - 1, 1 << 20} {
+		t.Run(fmt.Sprintf("window %d", window), func(t *testing.T) {
+			counts := make(chan int, 1)
+			s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+				out := w.(h2.ChunkWriter)
+				if taken, _ := out.OfferChunks(pieces[0]); taken {
+					t.Error("taken before the header")
+				}
+				w.WriteHeader(http.StatusOK)
+				w.(http.Flusher).Flush()
+				count := 0
+				for _, chunks := range pieces {
+					taken, later := out.OfferChunks(chunks)
+					switch {
+					case taken:
+						count++
+					default:
+						if err := out.WriteChunks(chunks, true); err != nil {
+							t.Error(err)
+						}
+					}
+					if later != nil {
+						later()
+					}
+				}
+				counts <- count
+			})
+			p := newPeer(t, s)
+			if window > 0 {
+				p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: window})
+			} else {
+				p.hello()
+			}
+			p.must(p.framer.WriteWindowUpdate(0, 1<<24))
+			p.get(1, "/")
+			var got []byte
+			for ended := false; !ended; {
+				d, ok := p.next().(*http2.DataFrame)
+				if !ok {
+					continue
+				}
+				got = append(got, d.Data()...)
+				if ended = d.StreamEnded(); !ended && len(d.Data()) > 0 {
+					p.must(p.framer.WriteWindowUpdate(1, uint32(len(d.Data()))))
+				}
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%d bytes, want %d", len(got), len(want))
+			}
+			switch count := within(t, counts, "count"); {
+			case window == 1<<20 && count != len(pieces):
+				t.Errorf("%d of %d taken although all fit", count, len(pieces))
+			case window == 1000 && count == len(pieces):
+				t.Error("all taken although most do not fit")
+			}
+		})
+	}
+}
+
+// TestOfferTogether: what is offered to the answers of a connection is sent by the first's later, in one go.
+func TestOfferTogether(t *testing.T) {
+	const answers = 20
+	var mu sync.Mutex
+	var outs []h2.ChunkWriter
+	ready, done := make(chan struct{}, answers), make(chan struct{})
+	s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		mu.Lock()
+		outs = append(outs, w.(h2.ChunkWriter))
+		mu.Unlock()
+		ready <- struct{}{}
+		<-done
+	})
+	p := newPeer(t, s)
+	p.hello()
+	for i := range answers {
+		p.get(uint32(2*i+1), "/")
+	}
+	for range answers {
+		within(t, ready, "answer")
+	}
+	var all []func()
+	for _, out := range outs {
+		taken, later := out.OfferChunks([][]byte{[]byte("event")})
+		if !taken {
+			t.Fatal("not taken")
+		}
+		if later != nil {
+			all = append(all, later)
+		}
+	}
+	if len(all) != 1 {
+		t.Fatalf("%d are to send", len(all))
+	}
+	p.must(p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)))
+	for {
+		f, err := p.framer.ReadFrame()
+		if err != nil {
+			break
+		}
+		if f, ok := f.(*http2.DataFrame); ok {
+			t.Fatalf("%q was sent before", f.Data())
+		}
+	}
+	p.must(p.conn.SetReadDeadline(time.Now().Add(10 * time.Second)))
+	all[0]()
+	for range answers {
+		f, ok := p.next().(*http2.DataFrame)
+		if !ok || string(f.Data()) != "event" {
+			t.Fatalf("%v", f)
+		}
+	}
+	close(done)
+}
+
+// TestOfferNotAllowed: an answer whose body has bounds takes nothing.
+func TestOfferNotAllowed(t *testing.T) {
+	tests := []struct {
+		name, method string
+		plain        bool
+		before       func(http.ResponseWriter)
+	}{
+		{name: "no header yet", method: http.MethodGet, before: func(http.ResponseWriter) {}},
+		{name: "a length", method: http.MethodGet, before: func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "5")
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+		}},
+		{name: "no body", method: http.MethodGet, before: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNoContent)
+			w.(http.Flusher).Flush()
+		}},
+		{name: "HEAD", method: http.MethodHead, before: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+		}},
+		{name: "something is not sent", method: http.MethodGet, before: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			_, _ = w.Write([]byte("x"))
+		}},
+		{name: "a connection that may wait", method: http.MethodGet, plain: true, before: func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			taken := make(chan bool, 1)
+			s := serve(t, ours, options{plain: tc.plain}, func(w http.ResponseWriter, _ *http.Request) {
+				tc.before(w)
+				yes, _ := w.(h2.ChunkWriter).OfferChunks([][]byte{[]byte("event")})
+				taken <- yes
+			})
+			p := newPeer(t, s)
+			p.hello()
+			p.open(1, true, ":method", tc.method, ":scheme", "https", ":authority", "example.com", ":path", "/")
+			p.outcome(1)
+			if within(t, taken, "offer") {
+				t.Error("taken")
+			}
+		})
+	}
+}

@@ -1,0 +1,303 @@
+package cacher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir.dev/weir/server/storage"
+)
+
+// taker is a watcher of pods whose events are taken.
+type taker struct {
+	*watcher
+	took   []string
+	refuse atomic.Bool
+	later  func()
+	// returned is what Next has returned.
+	returned []string
+	err      error
+	done     chan struct{}
+}
+
+func newTaker(t *testing.T, c *Cacher, opts storage.ListOptions) *taker {
+	t.Helper()
+	w, ok := mustWatch(t, c, testPrefix, opts).(*watcher)
+	if !ok {
+		t.Fatal("not a watcher of the cache")
+	}
+	k := &taker{watcher: w, done: make(chan struct{})}
+	w.Offer(func(events []storage.Event) (taken bool, later func()) {
+		if k.refuse.Load() {
+			return false, nil
+		}
+		for _, e := range events {
+			k.took = append(k.took, describe(e))
+		}
+		return true, k.later
+	})
+	return k
+}
+
+// follow calls Next until it fails.
+func (k *taker) follow(t *testing.T) {
+	defer close(k.done)
+	for {
+		events, err := k.Next(t.Context())
+		if err != nil {
+			k.err = err
+			return
+		}
+		for _, e := range events {
+			k.returned = append(k.returned, describe(e))
+		}
+	}
+}
+
+// takers has n of them follow what comes after a revision.
+func takers(t *testing.T, c *Cacher, n int, change func(*storage.ListOptions)) []*taker {
+	t.Helper()
+	opts := selecting(t, rvString(c.Progress()), "", "")
+	if change != nil {
+		change(&opts)
+	}
+	all := make([]*taker, n)
+	for i := range all {
+		all[i] = newTaker(t, c, opts)
+		go all[i].follow(t)
+	}
+	synctest.Wait()
+	// The first of them did not know that they would be many, and are woken once more.
+	putPod(t, c, "a", "first", "", "")
+	synctest.Wait()
+	for _, k := range all {
+		k.took, k.returned = nil, nil
+	}
+	return all
+}
+
+func (k *taker) check(t *testing.T, took, returned string) {
+	t.Helper()
+	if fmt.Sprint(k.took) != took || fmt.Sprint(k.returned) != returned {
+		t.Errorf("took %v, Next returned %v; want %s and %s", k.took, k.returned, took, returned)
+	}
+}
+
+// TestDelivery: the events of many watchers are taken, and Next returns what is not.
+func TestDelivery(t *testing.T) {
+	tests := []struct {
+		name           string
+		n              int
+		change         func(*taker)
+		took, returned string
+	}{
+		{name: "one alone is woken", n: 1, took: "[]", returned: "[ADDED a/y@4 MODIFIED a/y@5]"},
+		{name: "few are woken", n: manyTakers - 1, took: "[]", returned: "[ADDED a/y@4 MODIFIED a/y@5]"},
+		{name: "many take", n: manyTakers, took: "[ADDED a/y@4 MODIFIED a/y@5]", returned: "[]"},
+		{name: "a hundred take", n: 100, took: "[ADDED a/y@4 MODIFIED a/y@5]", returned: "[]"},
+		{name: "who refuses is woken", n: 20, change: func(k *taker) { k.refuse.Store(true) }, took: "[]", returned: "[ADDED a/y@4 MODIFIED a/y@5]"},
+		{name: "who panics is woken", n: 20, change: func(k *taker) {
+			k.take = func([]storage.Event) (bool, func()) { panic("a bug") }
+		}, took: "[]", returned: "[ADDED a/y@4 MODIFIED a/y@5]"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFake()
+				putPod(t, store, "a", "x", "", "")
+				c := started(t, store, nil)
+				all := takers(t, c, tc.n, nil)
+				for _, k := range all {
+					if tc.change != nil {
+						tc.change(k)
+					}
+				}
+				putPod(t, c, "a", "y", "", "")
+				synctest.Wait()
+				putPod(t, c, "a", "y", "n1", "")
+				synctest.Wait()
+				for _, k := range all {
+					k.check(t, tc.took, tc.returned)
+				}
+			})
+		})
+	}
+}
+
+// TestDeliveryLater: what is left to do is done, once for each that says so, when all have taken.
+func TestDeliveryLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFake()
+		putPod(t, store, "a", "x", "", "")
+		c := started(t, store, nil)
+		all := takers(t, c, 100, nil)
+		var done atomic.Int32
+		for i, k := range all {
+			if i%2 == 0 {
+				k.later = func() {
+					for _, other := range all {
+						if len(other.took) == 0 {
+							t.Error("not all have taken theirs")
+						}
+					}
+					done.Add(1)
+				}
+			}
+		}
+		putPod(t, c, "a", "y", "", "")
+		synctest.Wait()
+		if n := done.Load(); n != 50 {
+			t.Errorf("done %d times", n)
+		}
+	})
+}
+
+// TestDeliveryEnds: what ends a watch, and bookmarks, come from Next.
+func TestDeliveryEnds(t *testing.T) {
+	tooOld := &storage.Error{Code: storage.ErrCodeExpired, Message: "gone"}
+	tests := []struct {
+		name string
+		end  func(*Cacher, *taker)
+		want error
+	}{
+		{"stopped", func(_ *Cacher, k *taker) { k.Stop() }, io.EOF},
+		{"the cache is stopped", func(c *Cacher, _ *taker) { c.Stop() }, io.EOF},
+		{"the watchers are ended", func(c *Cacher, _ *taker) { c.endWatchers(tooOld) }, tooOld},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFake()
+				putPod(t, store, "a", "x", "", "")
+				c := started(t, store, nil)
+				all := takers(t, c, 20, nil)
+				putPod(t, c, "a", "y", "", "")
+				synctest.Wait()
+				for _, k := range all {
+					tc.end(c, k)
+				}
+				synctest.Wait()
+				for _, k := range all {
+					k.check(t, "[ADDED a/y@4]", "[]")
+					if <-k.done; !errors.Is(k.err, tc.want) {
+						t.Errorf("ended with %v", k.err)
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestDeliveryBookmarks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFake()
+		putPod(t, store, "a", "x", "", "")
+		c := started(t, store, nil)
+		all := takers(t, c, 20, func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
+		putPod(t, c, "a", "y", "", "")
+		time.Sleep(c.config.BookmarkPeriod + time.Second)
+		synctest.Wait()
+		for _, k := range all {
+			k.check(t, "[ADDED a/y@4]", "[BOOKMARK@4]")
+		}
+	})
+}
+
+// TestVisit: a visit gives everything that its watcher has not seen, whatever happened before it.
+func TestVisit(t *testing.T) {
+	tests := []struct {
+		name   string
+		before func(*Cacher, *taker)
+		want   string
+	}{
+		{"it has seen all before", func(c *Cacher, k *taker) { k.next = c.ring.tail.Load() - 1 }, "[ADDED a/z@4]"},
+		{"nothing before is its topic's", func(*Cacher, *taker) {}, "[ADDED a/z@4]"},
+		{"it was at work", func(_ *Cacher, k *taker) {
+			k.mu.Lock()
+			k.deliver(1, nil)
+			k.mu.Unlock()
+		}, "[ADDED a/y@3 ADDED a/z@4]"},
+		{"it is woken and has not run", func(_ *Cacher, k *taker) {
+			k.waitsOn = newGeneration()
+			close(k.waitsOn.fired)
+		}, "[ADDED a/y@3 ADDED a/z@4]"},
+		{"it waits on what has not been fired", func(_ *Cacher, k *taker) { k.waitsOn = newGeneration() }, "[ADDED a/z@4]"},
+		{"it was left something", func(_ *Cacher, k *taker) { k.rouse() }, "[ADDED a/y@3 ADDED a/z@4]"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			store := newFake()
+			putPod(t, store, "a", "x", "", "")
+			c := started(t, store, nil)
+			k := newTaker(t, c, selecting(t, rvString(c.Progress()), "", ""))
+			k.mu.Unlock() // as if Next waited
+			putPod(t, c, "a", "y", "", "")
+			last := putPod(t, c, "a", "z", "", "")
+			if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+			tc.before(c, k)
+			k.deliver(c.ring.tail.Load()-1, nil)
+			k.check(t, tc.want, "[]")
+		})
+	}
+}
+
+// TestVisitMuch: what is more than a visit gives is not lost to the next one.
+func TestVisitMuch(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "a", "x", "", "")
+	c := started(t, store, nil)
+	k := newTaker(t, c, selecting(t, rvString(c.Progress()), "", ""))
+	k.mu.Unlock()
+	const events = maxTakes*maxBatch + 10
+	var want []string
+	var last storage.Row
+	for i := range events {
+		last = putPod(t, c, "a", "x", fmt.Sprint(i), "")
+		want = append(want, describe(storage.Event{Type: storage.Modified, Row: last}))
+	}
+	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	k.deliver(0, nil)
+	if len(k.took) >= events {
+		t.Fatalf("%d events in one visit", len(k.took))
+	}
+	k.deliver(c.ring.tail.Load()-1, nil)
+	if !reflect.DeepEqual(k.took, want) {
+		t.Errorf("took %d of %d events", len(k.took), events)
+	}
+}
+
+// TestProgressWakesNobody: a watcher that may be told of progress is not woken by what it does not watch.
+func TestProgressWakesNobody(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "a", "x", "", "")
+	c := started(t, store, nil)
+	opts := selecting(t, rvString(c.Progress()), "", "")
+	opts.Progress = true
+	w := mustWatch(t, c, testPrefix+"a/", opts).(*watcher)
+	g := w.armProgress()
+	last := putPod(t, c, "b", "y", "", "")
+	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	if g.hasFired() {
+		t.Error("woken by an event of another namespace")
+	}
+	if err := c.RequestWatchProgress(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !g.hasFired() {
+		t.Error("not woken by the question for progress")
+	}
+	if events, err := w.Next(t.Context()); err != nil || len(events) != 1 || events[0].Type != storage.Bookmark {
+		t.Errorf("%v, %v", events, err)
+	}
+}
