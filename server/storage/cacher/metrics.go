@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"strconv"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -57,7 +58,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		initializations:  counter("apiserver_watch_cache_initializations_total", "How often a watch cache was filled."),
 		initErrors:       counter("apiserver_watch_cache_initialization_errors_total", "How often a watch cache could not be filled."),
 		initDuration: histogram("apiserver_watch_cache_initialization_duration_seconds", "How long it took to fill a watch cache.",
-			0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+			0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 180, 600),
 		terminated:       counter("apiserver_terminated_watchers_total", "Watchers that fell behind further than a watch cache remembers."),
 		resourceVersion:  gauge("apiserver_watch_cache_resource_version", "The resourceVersion that a watch cache reflects, its last 15 digits."),
 		capacity:         gauge("watch_cache_capacity", "How many events a watch cache can remember."),
@@ -66,7 +67,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		capacityIncrease: counter("watch_cache_capacity_increase_total", "How often a watch cache's memory for events grew."),
 		capacityDecrease: counter("watch_cache_capacity_decrease_total", "How often a watch cache's memory for events shrank."),
 		readWait: histogram("apiserver_watch_cache_read_wait_seconds", "How long reads waited for a watch cache to become fresh.",
-			0.00005, 0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.4, 1, 2, 3),
+			0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2, 3),
 		consistentReads: counter("apiserver_watch_cache_consistent_read_total", "Consistent reads, by whether a watch cache served them.", "success", "fallback"),
 		checks:          counter("apiserver_storage_consistency_checks_total", "Comparisons of a watch cache with its storage.", "status"),
 		lists:           counter("apiserver_cache_list_total", "Lists served by a watch cache.", "index"),
@@ -158,6 +159,30 @@ func (m *Metrics) of(gr schema.GroupResource) *instruments {
 			indexed: func(index string) (total, fetched counter) { return count(m.lists, index), count(m.listFetched, index) },
 		},
 	}
+}
+
+// Sizes returns how many rows the cache holds, and how many bytes they take where they are stored: what a transformer
+// adds is not known. ok is false where the cache holds none. It is no use of the cache: it starts none, and keeps none
+// running.
+func (c *Cacher) Sizes() (rows, bytes int64, ok bool) {
+	c.usage.hold()
+	defer c.usage.release()
+	if !c.isReady.Load() {
+		return 0, 0, false
+	}
+	c.snapshot().rows.Scan(func(at item) bool {
+		rows++
+		bytes += storedSize(at.el.row)
+		return true
+	})
+	return rows, bytes, true
+}
+
+// storedSize is the size of a row without its resourceVersion, which no storage keeps; see storage.Codec.
+func storedSize(row storage.Row) int64 {
+	var digits [20]byte
+	member := len(`"resourceVersion":"",`) + len(strconv.AppendUint(digits[:0], row.ResourceVersion, 10))
+	return int64(max(len(row.Value)-member, 0))
 }
 
 // series is one collector of a vector, found at its first use.
