@@ -25,6 +25,9 @@ const (
 // DefaultCacheBytes is the default of Config.CacheBytes: some 30 Go guests.
 const DefaultCacheBytes = 512 << 20
 
+// DefaultIdleTimeout is the default of Config.IdleTimeout.
+const DefaultIdleTimeout = 30 * time.Second
+
 // Limits bound a module and its calls. A zero field means its default.
 type Limits struct {
 	// ModuleBytes is the size of the artefact.
@@ -129,6 +132,11 @@ type Config struct {
 	// Guests is the most guests that one module runs at a time; further
 	// calls wait. 0 means twice GOMAXPROCS.
 	Guests int
+	// IdleTimeout is how long a guest stays that no call needs: it is closed,
+	// and its memory given back, when it was idle for that long, at the latest
+	// for twice as long. The one of a module that was used last stays. 0 means
+	// DefaultIdleTimeout.
+	IdleTimeout time.Duration
 	// CompileWorkers is how many goroutines compile one module. 0 means
 	// GOMAXPROCS, at least 2: with one, a compilation cannot be cancelled.
 	CompileWorkers int
@@ -153,6 +161,9 @@ func (c *Config) Validate() error {
 	if c.Guests < 0 || c.CompileWorkers < 0 || c.Compiles < 0 || c.CacheBytes < 0 {
 		return errors.New("host: negative number of guests, workers, compilations or bytes")
 	}
+	if c.IdleTimeout < 0 {
+		return errors.New("host: negative idle timeout")
+	}
 	switch c.Restore {
 	case RestoreAuto, RestoreCopy, RestoreDiscard, RestoreSticky:
 	default:
@@ -171,6 +182,9 @@ func (c Config) withDefaults() Config {
 	})
 	if c.Guests == 0 {
 		c.Guests = 2 * runtime.GOMAXPROCS(0)
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = DefaultIdleTimeout
 	}
 	if c.Compiles == 0 {
 		c.Compiles = 2

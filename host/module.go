@@ -278,6 +278,7 @@ func (m *Module) guestFromState(ctx context.Context) (*guest, error) {
 		g.close()
 		return nil, err
 	}
+	m.artefact.host.guestMade()
 	return g, nil
 }
 

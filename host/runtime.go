@@ -18,6 +18,7 @@ type Runtime struct {
 	metrics   *metrics
 	compiling chan struct{} // holds a token for each module being compiled
 	garbage   garbage
+	janitor   janitor
 
 	mu        sync.Mutex
 	artefacts map[artefactKey]*artefact // guarded by mu
@@ -56,6 +57,7 @@ func NewRuntime(config Config) (*Runtime, error) {
 		compiling: make(chan struct{}, config.Compiles),
 		artefacts: map[artefactKey]*artefact{},
 		modules:   map[*Module]struct{}{},
+		janitor:   janitor{every: config.IdleTimeout},
 	}, nil
 }
 
@@ -68,6 +70,7 @@ func (r *Runtime) Close(ctx context.Context) error {
 		all = append(all, m)
 	}
 	r.mu.Unlock()
+	r.janitor.stop()
 	var errs []error
 	for _, m := range all {
 		errs = append(errs, m.Close(ctx))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/host"
@@ -12,10 +13,10 @@ import (
 )
 
 // TestHammer calls modules from many goroutines while they are replaced and
-// closed. No call of an acquired module may fail but those that trap, and no
+// closed, and guests that are idle are closed. No call of an acquired module may fail but those that trap, and no
 // guest may remember another call.
 func TestHammer(t *testing.T) {
-	rt := newRuntime(t, host.Config{Guests: 3})
+	rt := newRuntime(t, host.Config{Guests: 3, IdleTimeout: 50 * time.Microsecond})
 	load := func(wasm []byte) *host.Module {
 		m, err := rt.Load(t.Context(), wasm, host.ModuleConfig{Name: "m", Warm: []*host.Call{}})
 		if err != nil {

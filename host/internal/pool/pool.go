@@ -19,7 +19,8 @@ type Pool[T any] struct {
 	limit int
 
 	mu      sync.Mutex
-	idle    []T                // guarded by mu
+	idle    []T                // guarded by mu; the one used last is last
+	unused  int                // guarded by mu; how many of the first of idle nobody took since the last Trim
 	lent    int                // guarded by mu
 	waiting []chan handOver[T] // guarded by mu; Invariant: empty unless lent == limit
 	closed  bool               // guarded by mu
@@ -49,6 +50,7 @@ func (p *Pool[T]) takeLocked() (item T, ok bool) {
 	item = p.idle[n-1]
 	p.idle[n-1] = zero
 	p.idle = p.idle[:n-1]
+	p.unused = min(p.unused, n-1)
 	p.lent++
 	return item, true
 }
@@ -159,6 +161,25 @@ func (p *Pool[T]) giveBack(h handOver[T]) {
 	}
 }
 
+// Trim disposes of the items that nobody has taken since the last Trim, those
+// used longest ago first, but leaves at least keep items, the lent ones
+// counted. It returns how many are left beyond these, to be trimmed another
+// time.
+func (p *Pool[T]) Trim(keep int) int {
+	p.mu.Lock()
+	n := max(0, min(p.unused, len(p.idle)+p.lent-keep))
+	surplus := slices.Clone(p.idle[:n])
+	p.idle = slices.Delete(p.idle, 0, n)
+	p.unused = len(p.idle)
+	p.lent += n // they count until they are disposed of
+	left := len(p.idle) + p.lent - n - keep
+	p.mu.Unlock()
+	for _, item := range surplus {
+		p.Discard(item)
+	}
+	return max(0, left)
+}
+
 // Idle is the number of items that are not lent out.
 func (p *Pool[T]) Idle() int {
 	p.mu.Lock()
@@ -176,7 +197,7 @@ func (p *Pool[T]) Close() {
 	}
 	p.closed = true
 	idle, waiting, lent := p.idle, p.waiting, p.lent
-	p.idle, p.waiting = nil, nil
+	p.idle, p.waiting, p.unused = nil, nil, 0
 	p.mu.Unlock()
 	for _, turn := range waiting {
 		turn <- handOver[T]{err: ErrClosed}

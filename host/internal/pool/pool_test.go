@@ -46,6 +46,120 @@ func TestPoolReusesTheLastOne(t *testing.T) {
 	}
 }
 
+// Trim disposes of what was idle since the last time, and of nothing else.
+func TestPoolTrims(t *testing.T) {
+	p, alive := newPool(5)
+	take := func(n int) (items []*item) {
+		for range n {
+			i, err := p.Get(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, i)
+		}
+		return items
+	}
+	put := func(items []*item) {
+		for _, i := range items {
+			p.Put(i)
+		}
+	}
+	trim := func(keep, left int, want int64) {
+		t.Helper()
+		if got := p.Trim(keep); got != left || alive.Load() != want {
+			t.Fatalf("%d left beyond %d, %d alive; want %d and %d", got, keep, alive.Load(), left, want)
+		}
+	}
+	all := take(5)
+	put(all)
+	trim(1, 4, 5) // they were used since there was no Trim before
+	hot := take(2)
+	if hot[0] != all[4] || hot[1] != all[3] {
+		t.Fatal("not those used last")
+	}
+	put(hot)
+	trim(1, 1, 2)
+	if all[3].freed.Load() || all[4].freed.Load() {
+		t.Fatal("those used last were trimmed")
+	}
+	put(take(1))
+	trim(1, 0, 1)
+	if all[3].freed.Load() {
+		t.Fatal("the one used last was trimmed")
+	}
+	trim(1, 0, 1) // never below what is to be kept
+	trim(0, 0, 0)
+
+	all = take(3)
+	put(all[1:])
+	trim(1, 2, 3)
+	trim(1, 0, 1) // the lent one is enough
+	if all[0].freed.Load() {
+		t.Fatal("a lent item was trimmed")
+	}
+	put(all[:1])
+	p.Close()
+	if p.Trim(0) != 0 || alive.Load() != 0 {
+		t.Errorf("%d alive after Close", alive.Load())
+	}
+}
+
+// While items are trimmed there are no more than the limit, and Close waits
+// for them.
+func TestPoolTrimsWithinTheLimit(t *testing.T) {
+	freeing, goOn := make(chan struct{}), make(chan struct{})
+	var alive atomic.Int64
+	p := New(1, func(context.Context) (int64, error) { return alive.Add(1), nil }, func(int64) {
+		freeing <- struct{}{}
+		<-goOn
+		alive.Add(-1)
+	})
+	i, _ := p.Get(t.Context())
+	p.Put(i)
+	p.Trim(0)
+	var others sync.WaitGroup
+	others.Go(func() { p.Trim(0) })
+	<-freeing
+	if _, ok := p.TryGet(); ok {
+		t.Error("an item was lent while it was disposed of")
+	}
+	others.Go(func() {
+		if i, err := p.Get(t.Context()); err != nil || i != 1 {
+			t.Errorf("%d items at a time, %v", i, err)
+		} else {
+			p.Put(i)
+		}
+	})
+	for waiting := 0; waiting == 0; runtime.Gosched() {
+		p.mu.Lock()
+		waiting = len(p.waiting)
+		p.mu.Unlock()
+	}
+	goOn <- struct{}{}
+	others.Wait()
+
+	p.Trim(0)
+	others.Go(func() { p.Trim(0) })
+	<-freeing
+	closed := make(chan struct{})
+	others.Go(func() { p.Close(); close(closed) })
+	for isClosed := false; !isClosed; runtime.Gosched() {
+		p.mu.Lock()
+		isClosed = p.closed
+		p.mu.Unlock()
+	}
+	select {
+	case <-closed:
+		t.Error("closed while an item was disposed of")
+	default:
+	}
+	goOn <- struct{}{}
+	others.Wait()
+	if alive.Load() != 0 {
+		t.Errorf("%d alive after Close", alive.Load())
+	}
+}
+
 func TestPoolWaits(t *testing.T) {
 	p, _ := newPool(1)
 	a, _ := p.Get(t.Context())
@@ -112,6 +226,9 @@ func TestPoolHammer(t *testing.T) {
 					p.Discard(i)
 				} else {
 					p.Put(i)
+				}
+				if (n+w)%7 == 0 {
+					p.Trim(w % 3)
 				}
 				if w == 0 && n == 400 {
 					wg.Go(p.Close)
