@@ -40,6 +40,8 @@ type builder struct {
 	// engine compiles the conditional defaults of built-in kinds.
 	engine policies.Engine
 	logger *slog.Logger
+	// ttlSeconds are in the place of what definitions say.
+	ttlSeconds map[schema.GroupResource]uint64
 	// wait waits until a write to a configuration resource is in force; nil: nothing is written.
 	wait func(ctx context.Context, resource schema.GroupResource, resourceVersion string) error
 	// impact tells what a policy or binding would do to what is stored.
@@ -212,6 +214,9 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 	config := registry.Config{
 		Resource: d.GroupResource(), Prefix: prefix, Storage: rows, Strategy: main,
 		SelectableFields: selectable, TTLSeconds: d.TTLSeconds,
+	}
+	if ttl, ok := b.ttlSeconds[config.Resource]; ok {
+		config.TTLSeconds = ttl
 	}
 	if custom && (d.Revised || v.Name != d.StorageVersion) {
 		if config.Upgrade, config.Downgrade, err = b.upgrade(d, v, fields); err != nil {

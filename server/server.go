@@ -231,6 +231,7 @@ func (s *Server) openLoader() error {
 		return err
 	}
 	build := newBuilder(set, s.storages, s.config.EtcdPrefix, policies.Engines{Conditions: conditions, Rules: engine}, rules, s.logger)
+	build.ttlSeconds = map[schema.GroupResource]uint64{{Resource: "events"}: s.config.Storage.eventTTLSeconds()}
 	build.wait = func(ctx context.Context, gr schema.GroupResource, rv string) error {
 		return s.loader.WaitFor(ctx, gr, rv)
 	}

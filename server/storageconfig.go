@@ -18,6 +18,7 @@ import (
 const (
 	DefaultCompactionInterval       = etcd3.DefaultCompactionInterval
 	DefaultLeaseReuse               = etcd3.DefaultLeaseReuse
+	DefaultEventTTL                 = time.Hour
 	DefaultCountPollPeriod          = time.Minute
 	DefaultEtcdCheckTimeout         = 2 * time.Second
 	DefaultWatchCacheEventBytes     = cacher.DefaultRingBytes
@@ -42,6 +43,8 @@ type StorageConfig struct {
 	HealthcheckTimeout, ReadycheckTimeout time.Duration
 	// LeaseReuseSeconds is for how long objects with a TTL share one lease, in seconds. Default DefaultLeaseReuse.
 	LeaseReuseSeconds int64
+	// EventTTL is how long an Event is kept after its last write, in whole seconds. Default DefaultEventTTL.
+	EventTTL time.Duration
 
 	// DisableWatchCache serves everything from etcd.
 	DisableWatchCache bool
@@ -71,6 +74,7 @@ func (c *StorageConfig) complete() {
 		{&c.CountPollPeriod, DefaultCountPollPeriod},
 		{&c.HealthcheckTimeout, DefaultEtcdCheckTimeout},
 		{&c.ReadycheckTimeout, DefaultEtcdCheckTimeout},
+		{&c.EventTTL, DefaultEventTTL},
 		{&c.WatchCacheIdleTimeout, DefaultWatchCacheIdleTimeout},
 		{&c.ConsistencyCheckInterval, DefaultConsistencyCheckInterval},
 	} {
@@ -95,8 +99,14 @@ func (c *StorageConfig) validate() error {
 	if c.LeaseReuseSeconds < 0 {
 		errs = append(errs, errors.New("--lease-reuse-duration-seconds must not be negative"))
 	}
+	if c.EventTTL > 0 && c.EventTTL < time.Second {
+		errs = append(errs, errors.New("--event-ttl must be a second at least, or 0 for ever"))
+	}
 	return errors.Join(errs...)
 }
+
+// eventTTLSeconds is after how many seconds an Event vanishes; 0: never.
+func (c *StorageConfig) eventTTLSeconds() uint64 { return uint64(max(c.EventTTL, 0) / time.Second) }
 
 // serversOverride places a resource.
 type serversOverride struct {

@@ -49,6 +49,7 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 	}{
 		{"etcd-compaction-interval", "how often, and to which age, etcd's history is dropped; 0: not by this server", &config.CompactionInterval, server.DefaultCompactionInterval},
 		{"etcd-count-metric-poll-period", "how often the objects of each resource are counted for metrics; 0: never", &config.CountPollPeriod, server.DefaultCountPollPeriod},
+		{"event-ttl", "how long an Event is kept after its last write; 0: for ever", &config.EventTTL, server.DefaultEventTTL},
 		{"watch-cache-idle-timeout", "after how long without any use a resource's cache is stopped and its memory freed; 0: never", &config.WatchCacheIdleTimeout, server.DefaultWatchCacheIdleTimeout},
 		{"consistency-check-interval", "time between comparisons of each cache with etcd, byte by byte, left out while nothing is written; 0: never", &config.ConsistencyCheckInterval, server.DefaultConsistencyCheckInterval},
 	} {

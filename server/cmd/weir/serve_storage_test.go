@@ -21,7 +21,7 @@ func TestStorageFlags(t *testing.T) {
 	}{
 		{name: "none", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheEventBytes == server.DefaultWatchCacheEventBytes && c.WatchCachesEventBytes == server.DefaultWatchCachesEventBytes &&
-				!c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval
+				!c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval && c.EventTTL == time.Hour
 		}},
 		{name: "never", args: "--etcd-compaction-interval=0 --watch-cache=false", check: func(c *server.StorageConfig) bool {
 			return c.CompactionInterval < 0 && c.DisableWatchCache
@@ -29,6 +29,8 @@ func TestStorageFlags(t *testing.T) {
 		{name: "a duration", args: "--watch-cache-idle-timeout 3s", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheIdleTimeout == 3*time.Second
 		}},
+		{name: "events", args: "--event-ttl 90s", check: func(c *server.StorageConfig) bool { return c.EventTTL == 90*time.Second }},
+		{name: "events for ever", args: "--event-ttl=0", check: func(c *server.StorageConfig) bool { return c.EventTTL < 0 }},
 		{name: "memory", args: "--watch-cache-event-memory 16 --watch-cache-event-memory-total=32", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheEventBytes == 16<<20 && c.WatchCachesEventBytes == 32<<20
 		}},
