@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"weir.dev/weir/abi"
 	"weir.dev/weir/host"
 	"weir.dev/weir/host/hosttest"
@@ -31,7 +33,8 @@ func TestIdleGuestsAreClosed(t *testing.T) {
 }
 
 func testIdleGuests(t *testing.T, mode host.RestoreMode) {
-	rt, err := host.NewRuntime(host.Config{Guests: 4, IdleTimeout: time.Minute, Restore: mode})
+	reg := prometheus.NewRegistry()
+	rt, err := host.NewRuntime(host.Config{Guests: 4, IdleTimeout: time.Minute, Restore: mode, Registerer: reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +85,9 @@ func testIdleGuests(t *testing.T, mode host.RestoreMode) {
 	}
 	if _, err := m.Call(t.Context(), &host.Call{Op: abi.OpConnect, Object: doc(t, `{}`)}); err != nil {
 		t.Error(err)
+	}
+	if got := values(t, reg, "weir_host_guests_discarded_total")["module=a,reason=idle"]; got != 8 {
+		t.Errorf("%v discarded guests are counted, want 3, 3 and 2", got)
 	}
 
 	if !rt.Trims() {

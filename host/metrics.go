@@ -10,8 +10,9 @@ import (
 	"weir.dev/weir/host/internal/codecache"
 )
 
-// metrics are the collectors of a Runtime; nil collects nothing. Labels are
-// bounded by the modules in use: those of a closed module are deleted.
+// metrics are the collectors of a Runtime, beside that of its pools; nil
+// collects nothing. Labels are bounded by the modules in use: those of a closed
+// module are deleted.
 type metrics struct {
 	calls    *prometheus.CounterVec
 	duration *prometheus.HistogramVec

@@ -30,6 +30,7 @@ type Module struct {
 	state    *state // nil if the module is not resettable
 	pool     *pool.Pool[*guest]
 	series   [32]atomic.Pointer[series] // by hook
+	restores restores
 
 	mu      sync.Mutex
 	refs    int           // guarded by mu
@@ -396,6 +397,7 @@ func (m *Module) call(ctx context.Context, call *Call, at time.Time) (*Result, *
 	discard := m.state == nil || ferr != nil && ferr.Class == ClassDepth || g.reset(m.state) != nil
 	if !discard {
 		restored = g.linear.Restored()
+		m.restores.add(restored)
 	}
 	var res *Result
 	if ferr == nil {

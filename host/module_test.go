@@ -357,19 +357,11 @@ func TestMetrics(t *testing.T) {
 	for _, object := range []string{`{}`, `{}`, `{"trap":1}`} {
 		_, _ = m.Call(t.Context(), &host.Call{Op: abi.OpValidateCreate, Object: doc(t, object)})
 	}
-	got := map[string]float64{}
-	for _, s := range series(t, reg, "weir_host_calls_total") {
-		var labels []string
-		for _, l := range s.GetLabel() {
-			labels = append(labels, l.GetName()+"="+l.GetValue())
-		}
-		got[strings.Join(labels, ",")] = s.GetCounter().GetValue()
-	}
 	want := map[string]float64{
 		"class=ok,hook=validateCreate,module=keeper":   2,
 		"class=trap,hook=validateCreate,module=keeper": 1,
 	}
-	if !maps.Equal(got, want) {
+	if got := values(t, reg, "weir_host_calls_total"); !maps.Equal(got, want) {
 		t.Errorf("calls %v, want %v", got, want)
 	}
 	if err := m.Close(t.Context()); err != nil {
@@ -378,6 +370,123 @@ func TestMetrics(t *testing.T) {
 	if n := len(series(t, reg, "weir_host_calls_total")); n != 0 {
 		t.Errorf("%d series of a closed module", n)
 	}
+}
+
+// values are the series of a counter or gauge by their labels.
+func values(t *testing.T, reg prometheus.Gatherer, name string) map[string]float64 {
+	t.Helper()
+	got := map[string]float64{}
+	for _, s := range series(t, reg, name) {
+		var labels []string
+		for _, l := range s.GetLabel() {
+			labels = append(labels, l.GetName()+"="+l.GetValue())
+		}
+		got[strings.Join(labels, ",")] = s.GetCounter().GetValue() + s.GetGauge().GetValue()
+	}
+	return got
+}
+
+var poolFamilies = []string{
+	"weir_host_guests", "weir_host_guests_made_total", "weir_host_guests_discarded_total",
+	"weir_host_guest_waits_total", "weir_host_restores_total", "weir_host_restored_bytes_total",
+}
+
+// TestPoolMetrics: guests and restores are counted by the name of their module,
+// and what a module of the name counted stays while another replaces it.
+func TestPoolMetrics(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	rt := newRuntime(t, host.Config{Registerer: reg, Guests: 2})
+	check := func(want map[string]float64) {
+		t.Helper()
+		got := map[string]float64{}
+		for _, family := range poolFamilies {
+			for labels, value := range values(t, reg, family) {
+				got[strings.TrimPrefix(family, "weir_host_")+" "+labels] = value
+			}
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("got\n%v\nwant\n%v", got, want)
+		}
+	}
+	check(map[string]float64{})
+	// It recurses where it is asked to create, and writes one page where it is
+	// asked to update.
+	g := hosttest.NewGuest("m", abi.OpValidateCreate, abi.OpValidateUpdate)
+	self := g.Next()
+	g.Func("", g.Void, "", hosttest.Code(nil).Call(self))
+	wasm := g.Finish(hosttest.Code(nil).
+		LocalGet(0).I32Const(int32(abi.OpValidateCreate)).Op(0x46).If(hosttest.Code(nil).Call(self)).
+		I32Const(40 << 10).I32Const(7).Store(0))
+	config := host.ModuleConfig{Name: "m", Warm: []*host.Call{}}
+	m := load(t, rt, wasm, config)
+	other := load(t, rt, wasm, host.ModuleConfig{Name: "other", Warm: []*host.Call{}})
+	if err := other.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	update := func(m *host.Module) (restored float64) {
+		t.Helper()
+		res, err := m.Call(t.Context(), &host.Call{Op: abi.OpValidateUpdate})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return float64(max(0, res.RestoredBytes))
+	}
+	restored := update(m) + update(m)
+	if restored == 0 {
+		t.Error("nothing is put back")
+	}
+	if _, err := m.Call(t.Context(), &host.Call{Op: abi.OpValidateCreate}); err == nil {
+		t.Error("no failure")
+	}
+	lent := host.LendGuests(t, m, 2)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := m.Call(cancelled, &host.Call{Op: abi.OpValidateUpdate}); err == nil {
+		t.Error("a third guest of two")
+	}
+	lent[0].Return()
+	check(map[string]float64{
+		"guests module=m,state=idle": 1, "guests module=m,state=lent": 1,
+		"guests_made_total module=m":                  3,
+		"guests_discarded_total module=m,reason=call": 1,
+		"guests_discarded_total module=m,reason=idle": 0,
+		"guest_waits_total module=m":                  1,
+		"restores_total module=m":                     2,
+		"restored_bytes_total module=m":               restored,
+	})
+	lent[1].Return()
+
+	next := load(t, rt, wasm, config)
+	restored += update(next)
+	both := map[string]float64{
+		"guests module=m,state=idle": 3, "guests module=m,state=lent": 0,
+		"guests_made_total module=m":                  4,
+		"guests_discarded_total module=m,reason=call": 1,
+		"guests_discarded_total module=m,reason=idle": 0,
+		"guest_waits_total module=m":                  1,
+		"restores_total module=m":                     3,
+		"restored_bytes_total module=m":               restored,
+	}
+	check(both)
+	if err := m.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	both["guests module=m,state=idle"] = 1
+	check(both)
+	if err := next.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	check(map[string]float64{})
+	load(t, rt, wasm, config)
+	check(map[string]float64{
+		"guests module=m,state=idle": 1, "guests module=m,state=lent": 0,
+		"guests_made_total module=m":                  1,
+		"guests_discarded_total module=m,reason=call": 0,
+		"guests_discarded_total module=m,reason=idle": 0,
+		"guest_waits_total module=m":                  0,
+		"restores_total module=m":                     0,
+		"restored_bytes_total module=m":               0,
+	})
 }
 
 func TestMetaIsSeeded(t *testing.T) {

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"weir.dev/weir/host/internal/codecache"
@@ -23,6 +24,7 @@ type Runtime struct {
 	mu        sync.Mutex
 	artefacts map[artefactKey]*artefact // guarded by mu
 	modules   map[*Module]struct{}      // guarded by mu
+	past      map[string]poolCounts     // guarded by mu; of closed modules, by name, while another of it is loaded
 	codes     *codecache.Cache          // guarded by mu; nil until it is opened
 	closed    bool                      // guarded by mu
 }
@@ -49,7 +51,7 @@ func NewRuntime(config Config) (*Runtime, error) {
 		RestoreAuto: snapshot.Auto, RestoreCopy: snapshot.Copy,
 		RestoreDiscard: snapshot.Discard, RestoreSticky: snapshot.Sticky,
 	}[config.Restore]
-	return &Runtime{
+	r := &Runtime{
 		config:    config,
 		snapshots: snapshot.NewEngine(mode),
 		imports:   imports(),
@@ -57,8 +59,15 @@ func NewRuntime(config Config) (*Runtime, error) {
 		compiling: make(chan struct{}, config.Compiles),
 		artefacts: map[artefactKey]*artefact{},
 		modules:   map[*Module]struct{}{},
+		past:      map[string]poolCounts{},
 		janitor:   janitor{every: config.IdleTimeout},
-	}, nil
+	}
+	if config.Registerer != nil {
+		if err := config.Registerer.Register(poolCollector{r}); err != nil {
+			return nil, errors.Join(fmt.Errorf("host: register metrics: %w", err), r.snapshots.Close())
+		}
+	}
+	return r, nil
 }
 
 // Close closes all modules as [Module.Close] does, and the runtime.
@@ -208,8 +217,13 @@ func (r *Runtime) forget(m *Module) {
 	delete(r.modules, m)
 	for other := range r.modules {
 		if other.config.Name == m.config.Name {
+			past := r.past[m.config.Name]
+			_, _, counts := m.poolStats()
+			past.add(counts)
+			r.past[m.config.Name] = past
 			return
 		}
 	}
+	delete(r.past, m.config.Name)
 	r.metrics.forget(m.config.Name)
 }

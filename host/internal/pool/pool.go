@@ -24,7 +24,35 @@ type Pool[T any] struct {
 	lent    int                // guarded by mu
 	waiting []chan handOver[T] // guarded by mu; Invariant: empty unless lent == limit
 	closed  bool               // guarded by mu
+	counts  Counts             // guarded by mu
 	drained chan struct{}      // closed when closed and nothing is lent
+}
+
+// Counts are how often something happened to a Pool.
+type Counts struct {
+	// Made items, without those whose making failed.
+	Made uint64
+	// Discarded items, by Discard.
+	Discarded uint64
+	// Trimmed items, by Trim.
+	Trimmed uint64
+	// Waits of Get because all items were out.
+	Waits uint64
+}
+
+// Add adds others.
+func (c *Counts) Add(o Counts) {
+	c.Made += o.Made
+	c.Discarded += o.Discarded
+	c.Trimmed += o.Trimmed
+	c.Waits += o.Waits
+}
+
+// Stats are the state of a Pool.
+type Stats struct {
+	// Idle items, and Lent ones: those that are being made or disposed of too.
+	Idle, Lent int
+	Counts
 }
 
 // handOver is what one who waits is given: an item, or leave to make one.
@@ -82,6 +110,7 @@ func (p *Pool[T]) Get(ctx context.Context) (T, error) {
 		p.mu.Unlock()
 		return p.newItem(ctx)
 	}
+	p.counts.Waits++
 	turn := make(chan handOver[T], 1)
 	p.waiting = append(p.waiting, turn)
 	p.mu.Unlock()
@@ -123,6 +152,9 @@ func (p *Pool[T]) newItem(ctx context.Context) (T, error) {
 		p.giveBack(handOver[T]{})
 		return zero, err
 	}
+	p.mu.Lock()
+	p.counts.Made++
+	p.mu.Unlock()
 	return item, nil
 }
 
@@ -131,6 +163,14 @@ func (p *Pool[T]) Put(item T) { p.giveBack(handOver[T]{item: item, made: true}) 
 
 // Discard disposes of an item that was lent out.
 func (p *Pool[T]) Discard(item T) {
+	p.mu.Lock()
+	p.counts.Discarded++
+	p.mu.Unlock()
+	p.dispose(item)
+}
+
+// dispose frees an item that counts as lent.
+func (p *Pool[T]) dispose(item T) {
 	p.free(item)
 	p.giveBack(handOver[T]{})
 }
@@ -172,19 +212,20 @@ func (p *Pool[T]) Trim(keep int) int {
 	p.idle = slices.Delete(p.idle, 0, n)
 	p.unused = len(p.idle)
 	p.lent += n // they count until they are disposed of
+	p.counts.Trimmed += uint64(n)
 	left := len(p.idle) + p.lent - n - keep
 	p.mu.Unlock()
 	for _, item := range surplus {
-		p.Discard(item)
+		p.dispose(item)
 	}
 	return max(0, left)
 }
 
-// Idle is the number of items that are not lent out.
-func (p *Pool[T]) Idle() int {
+// Stats are those of now.
+func (p *Pool[T]) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.idle)
+	return Stats{Idle: len(p.idle), Lent: p.lent, Counts: p.counts}
 }
 
 // Close disposes of the idle items and waits until all others are back; who

@@ -37,12 +37,64 @@ func TestPoolReusesTheLastOne(t *testing.T) {
 		t.Error("not the one used last")
 	}
 	p.Discard(b)
-	if alive.Load() != 1 || p.Idle() != 1 {
-		t.Errorf("%d alive, %d idle", alive.Load(), p.Idle())
+	if alive.Load() != 1 || p.Stats().Idle != 1 {
+		t.Errorf("%d alive, %d idle", alive.Load(), p.Stats().Idle)
 	}
 	p.Close()
 	if alive.Load() != 0 {
 		t.Errorf("%d alive after Close", alive.Load())
+	}
+}
+
+func TestPoolCounts(t *testing.T) {
+	fail := errors.New("no")
+	failing := false
+	p := New(2, func(context.Context) (int, error) {
+		if failing {
+			return 0, fail
+		}
+		return 0, nil
+	}, func(int) {})
+	check := func(want Stats) {
+		t.Helper()
+		if got := p.Stats(); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	get := func() {
+		t.Helper()
+		if _, err := p.Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	get()
+	get()
+	check(Stats{Lent: 2, Counts: Counts{Made: 2}})
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Get(cancelled); err == nil {
+		t.Error("a third of two")
+	}
+	check(Stats{Lent: 2, Counts: Counts{Made: 2, Waits: 1}})
+	p.Put(0)
+	check(Stats{Idle: 1, Lent: 1, Counts: Counts{Made: 2, Waits: 1}})
+	p.Discard(0)
+	check(Stats{Idle: 1, Counts: Counts{Made: 2, Waits: 1, Discarded: 1}})
+	get()
+	failing = true
+	if _, err := p.Get(t.Context()); !errors.Is(err, fail) {
+		t.Error(err)
+	}
+	check(Stats{Lent: 1, Counts: Counts{Made: 2, Waits: 1, Discarded: 1}})
+	p.Put(0)
+	p.Trim(0)
+	p.Trim(0)
+	check(Stats{Counts: Counts{Made: 2, Waits: 1, Discarded: 1, Trimmed: 1}})
+	p.Close()
+	sum := p.Stats().Counts
+	sum.Add(Counts{1, 2, 3, 4})
+	if sum != (Counts{3, 3, 4, 5}) {
+		t.Errorf("the sum is %+v", sum)
 	}
 }
 
