@@ -27,8 +27,11 @@ func (l LentGuest) Return() { l.m.pool.Put(l.g) }
 
 // Closed tells whether the guest is closed and its memory given back.
 func (l LentGuest) Closed() bool {
+	if !l.g.instance.IsClosed() {
+		return false
+	}
 	_, err := l.g.linear.Restore() // refused where there is no memory
-	return l.g.instance.IsClosed() && err != nil
+	return err != nil
 }
 
 // Trims tells whether idle guests will be looked at.
