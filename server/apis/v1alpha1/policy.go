@@ -103,8 +103,8 @@ type PolicyBindingSpec struct {
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
 	// Mode is Enforce or Shadow. Default Enforce.
 	Mode string `json:"mode,omitempty"`
-	// Percent of the objects that Enforce is for, by a stable hash of their uid or, before they have one, their
-	// namespace and name. The others are judged as by Shadow. Default 100.
+	// Percent of the objects that Enforce is for, by a stable hash of their namespace and name, the same for all requests
+	// about one object. Objects with a generateName go by that, all of one alike. The others are judged as by Shadow. Default 100.
 	Percent *int32 `json:"percent,omitempty"`
 }
 

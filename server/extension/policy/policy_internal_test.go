@@ -88,22 +88,10 @@ func TestIndexCostsNothingWhereNothingMatches(t *testing.T) {
 	}
 }
 
+// TestRollout: a share of the objects is enforced for, and what it is for one object does not depend on the request.
 func TestRollout(t *testing.T) {
-	enforced := func(b *Binding) (n int) {
-		for i := range 10000 {
-			a := &admission.Attributes{Namespace: "default", Name: fmt.Sprint("object-", i)}
-			first := b.enforces(a)
-			if first {
-				n++
-			}
-			if again := b.enforces(a); again != first {
-				t.Fatal("not the same for one object")
-			}
-		}
-		return n
-	}
 	percent := func(n int32) *int32 { return &n }
-	for _, tc := range []struct {
+	tests := []struct {
 		name     string
 		binding  Binding
 		low, top int
@@ -112,11 +100,87 @@ func TestRollout(t *testing.T) {
 		{"shadow", Binding{Shadow: true, Percent: percent(100)}, 0, 0},
 		{"none", Binding{Percent: percent(0)}, 0, 0},
 		{"a tenth", Binding{Percent: percent(10)}, 800, 1200},
+		{"half", Binding{Percent: percent(50)}, 4700, 5300},
 		{"hundred", Binding{Percent: percent(100)}, 10000, 10000},
-	} {
-		if n := enforced(&tc.binding); n < tc.low || n > tc.top {
-			t.Errorf("%s: %d of 10000 are enforced", tc.name, n)
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			n := 0
+			for i := range 10000 {
+				life := lifeOf(t, "default", fmt.Sprint("object-", i), "")
+				first := tc.binding.enforces(&life[0])
+				if first {
+					n++
+				}
+				for _, a := range life[1:] {
+					if tc.binding.enforces(&a) != first {
+						t.Fatalf("object %d: created: %v, %s %s: %v", i, first, a.Operation, a.Subresource, !first)
+					}
+				}
+			}
+			if n < tc.low || n > tc.top {
+				t.Errorf("%d of 10000 are enforced", n)
+			}
+		})
+	}
+}
+
+// TestRolloutOfGeneratedNames: those who change an object at its creation do not know the name that is made for it.
+func TestRolloutOfGeneratedNames(t *testing.T) {
+	half := Binding{Percent: new(int32)}
+	*half.Percent = 50
+	seen := map[bool]int{}
+	for i := range 200 {
+		prefix := fmt.Sprintf("web-%d-", i)
+		first := half.enforces(&lifeOf(t, "default", prefix+"abcde", prefix)[0])
+		seen[first]++
+		for _, name := range []string{prefix + "abcde", prefix + "fghij"} {
+			for _, a := range lifeOf(t, "default", name, prefix) {
+				if half.enforces(&a) != first {
+					t.Fatalf("%s: the first request: %v, %s of %q: %v", name, first, a.Operation, a.Name, !first)
+				}
+			}
 		}
+		created := lifeOf(t, "", prefix+"abcde", prefix)
+		for j := range created {
+			a := &created[j]
+			a.Resource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+			a.Namespace = a.Name // as the endpoints have it
+			if half.enforces(a) != half.enforces(&created[0]) {
+				t.Fatalf("namespace %s: %s differs from its creation", a.Name, a.Operation)
+			}
+		}
+	}
+	if seen[true] < 70 || seen[false] < 70 {
+		t.Errorf("of 200 prefixes %d are enforced and %d are not", seen[true], seen[false])
+	}
+}
+
+// lifeOf are the requests about one object: its creation as those see it who change it and those who judge it, changes,
+// its deletion.
+func lifeOf(t *testing.T, namespace, name, generateName string) []admission.Attributes {
+	t.Helper()
+	doc := func(name, uid string, replicas int) *document.Document {
+		text := fmt.Sprintf(`{"metadata":{"generateName":%q,"name":%q,"uid":%q},"spec":{"replicas":%d}}`, generateName, name, uid, replicas)
+		d, err := document.Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return d
+	}
+	uid := "uid-of-" + name
+	old, changed := doc(name, uid, 1), doc(name, uid, 2)
+	sent, known := doc(name, "", 1), name
+	if generateName != "" {
+		sent, known = doc("", "", 1), ""
+	}
+	gvr := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+	return []admission.Attributes{
+		{Operation: admission.Create, Resource: gvr, Namespace: namespace, Name: known, Object: sent},
+		{Operation: admission.Create, Resource: gvr, Namespace: namespace, Name: name, Object: old},
+		{Operation: admission.Update, Resource: gvr, Namespace: namespace, Name: name, Object: changed, OldObject: old},
+		{Operation: admission.Update, Resource: gvr, Subresource: "status", Namespace: namespace, Name: name, Object: changed, OldObject: old},
+		{Operation: admission.Delete, Resource: gvr, Namespace: namespace, Name: name, OldObject: old},
 	}
 }
 
