@@ -38,6 +38,20 @@ func TestOps(t *testing.T) {
 	}
 }
 
+// TestNamesOfTheVersion: the marker and the module of imports are those of the
+// version, and the one before is taken too, once there is one.
+func TestNamesOfTheVersion(t *testing.T) {
+	if want := fmt.Sprint(abi.ExportMarkerPrefix, abi.Version); abi.ExportMarker != want {
+		t.Errorf("the marker is %s, want %s", abi.ExportMarker, want)
+	}
+	if want := fmt.Sprint(abi.ImportModulePrefix, abi.Version); abi.ImportModule != want {
+		t.Errorf("imports are of %s, want %s", abi.ImportModule, want)
+	}
+	if abi.OldestVersion < 1 || abi.OldestVersion > abi.Version || abi.Version > 1 && abi.OldestVersion != abi.Version-1 {
+		t.Errorf("a host of version %d takes them from %d on", abi.Version, abi.OldestVersion)
+	}
+}
+
 func TestManifestOpSet(t *testing.T) {
 	m := abi.Manifest{Hooks: []string{"default", "levitate", "convert"}}
 	set, unknown := m.OpSet()

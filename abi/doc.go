@@ -39,9 +39,26 @@
 // [Result], [LookupRequest], [LookupResult] and [AuthorizeRequest] are those
 // documents; their members are only ever added to.
 //
+// # Versions
+//
+// What a module of a version relies on does not change while there is that
+// version: hooks, imports and members of documents are only added to it, and a
+// module finds out about them by ENOSYS, or their absence. Whatever else changes
+// makes the next version, N, with a marker (weir_abi_vN) and a module of imports
+// (weir.vN) of its own. A host that has N takes modules of N and of N−1, so that
+// a server is upgraded first and its modules are built anew before the next
+// upgrade; it refuses others, and says which versions it takes. Until there is a
+// version 2 this means that a host takes version 1.
+//
 // This package has no dependencies, so that guests can import it without
 // growing.
 package abi
 
-// Version is the major version of the contract that this package describes.
-const Version = 1
+// Versions of the contract.
+const (
+	// Version is the one that this package describes.
+	Version = 1
+	// OldestVersion is the oldest one whose modules a host takes that has
+	// Version: the one before, if there is one.
+	OldestVersion = max(1, Version-1)
+)

@@ -14,6 +14,8 @@ const (
 // Imports of a guest. All parameters and results are i32.
 const (
 	ImportModule = "weir.v1"
+	// ImportModulePrefix begins the module of every version.
+	ImportModulePrefix = "weir.v"
 
 	// ImportRead is read(slot, off, buf, cap): the slot's bytes from off
 	// on, under the buffer rule. ENOENT: the slot is absent in this call.

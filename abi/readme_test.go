@@ -46,6 +46,9 @@ func TestReadme(t *testing.T) {
 		want = append(want, "`"+i)
 	}
 	want = append(want, "`"+abi.ExportInvoke+"`",
+		fmt.Sprintf("# The guest contract, version %d\n", abi.Version),
+		fmt.Sprintf("This is version %d: hosts that have it take modules of version %d to %d.", abi.Version, abi.OldestVersion, abi.Version),
+		"`"+abi.ExportMarkerPrefix+"N`", "`"+abi.ImportModulePrefix+"N`",
 		fmt.Sprintf("| path of a query | %d bytes |", abi.MaxPathBytes),
 		fmt.Sprintf("| log line | %d bytes", abi.MaxLogLineBytes),
 		fmt.Sprintf("| log of one call | %d bytes and %d lines", abi.MaxLogBytes, abi.MaxLogLines),

@@ -72,7 +72,11 @@ func gateError(err error) *Error {
 	if errors.As(err, &re) {
 		switch re.Kind {
 		case rewrite.Import:
-			e.Class = ClassCapability
+			if v := (*versionError)(nil); errors.As(re.Err, &v) {
+				e.Message = "refused: " + v.Error() // wherever it was found
+			} else {
+				e.Class = ClassCapability
+			}
 		case rewrite.Memory:
 			e.Class = ClassMemory
 		}
@@ -85,13 +89,8 @@ func checkExports(exports map[string]rewrite.FuncType) *Error {
 	mismatch := func(format string, args ...any) *Error {
 		return &Error{Class: ClassABIMismatch, Message: "refused: " + fmt.Sprintf(format, args...)}
 	}
-	if _, ok := exports[abi.ExportMarker]; !ok {
-		for name := range exports {
-			if len(name) > len(abi.ExportMarkerPrefix) && name[:len(abi.ExportMarkerPrefix)] == abi.ExportMarkerPrefix {
-				return mismatch("built for %s, this host has %s", name, abi.ExportMarker)
-			}
-		}
-		return mismatch("exports no function %s", abi.ExportMarker)
+	if err := checkMarker(exports, abi.Version); err != nil {
+		return mismatch("%v", err)
 	}
 	if _, ok := exports[abi.ExportInitialize]; !ok {
 		if _, ok := exports["_start"]; ok {

@@ -80,7 +80,8 @@ func traced(name string, f func(c *invocation, args []uint64) int32) func(c *inv
 	}
 }
 
-// imports are all functions a guest may import, by module and name.
+// imports are all functions a guest may import, by module and name: those of
+// each version of the contract that the host takes, and of WASI.
 func imports() map[string]map[string]importFunc {
 	return map[string]map[string]importFunc{
 		abi.ImportModule: abiImports(),
@@ -91,6 +92,11 @@ func imports() map[string]map[string]importFunc {
 // importGate tells the gate which imports are allowed.
 func importGate(all map[string]map[string]importFunc) func(module, name string, t rewrite.FuncType) error {
 	return func(module, name string, t rewrite.FuncType) error {
+		if v, ok := versionIn(module, abi.ImportModulePrefix); ok {
+			if err := checkVersion(v, abi.Version); err != nil {
+				return err
+			}
+		}
 		f, ok := all[module][name]
 		if !ok {
 			return fmt.Errorf("imports %q.%q, which is not granted", module, name)

@@ -88,7 +88,7 @@ func (m *module) importSection(r *reader) []byte {
 			return nil
 		}
 		if err := m.opts.Import(mod, name, m.funcTypeOf(t)); err != nil {
-			r.fail(&Error{Kind: Import, Msg: err.Error()})
+			r.fail(&Error{Kind: Import, Msg: err.Error(), Err: err})
 			return nil
 		}
 		m.imported = append(m.imported, t)

@@ -77,7 +77,7 @@ func Rewrite(wasm []byte, opts Options) (*Module, error) {
 		if !errors.As(err, &e) {
 			return nil, malformed("%v", err)
 		}
-		return nil, &Error{Kind: e.Kind, Msg: err.Error()}
+		return nil, &Error{Kind: e.Kind, Msg: err.Error(), Err: e.Err}
 	}
 	res := &Module{Bytes: out, Exports: m.exports, Start: m.start >= 0, Imports: m.importNames, Resettable: m.resettable, MemoryPages: m.memory}
 	for i, g := range m.globals {

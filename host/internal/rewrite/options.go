@@ -60,10 +60,15 @@ const (
 type Error struct {
 	Kind Kind
 	Msg  string
+	// Err is what Options.Import said; of other kinds nil.
+	Err error
 }
 
 // Error implements error.
 func (e *Error) Error() string { return e.Msg }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
 
 func malformed(format string, args ...any) *Error {
 	return &Error{Kind: Malformed, Msg: fmt.Sprintf(format, args...)}
