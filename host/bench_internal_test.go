@@ -54,15 +54,24 @@ func fiveGuest(tb testing.TB, language build.Language) []byte {
 	return wasm
 }
 
-// freeFuel stands for the fuel of a guest that has none.
-type freeFuel struct{ api.MutableGlobal }
+// freeFuel stands for the fuel of a guest that has none: only imports take from
+// it.
+type freeFuel struct {
+	api.MutableGlobal
+	left uint64
+}
 
-func (freeFuel) Get() uint64 { return 1 << 62 }
-func (freeFuel) Set(uint64)  {}
+func (f *freeFuel) Get() uint64     { return f.left }
+func (f *freeFuel) Set(left uint64) { f.left = left }
 
-// bareGuest is a guest of the original module, on the engine with nothing but
-// the imports. It is never put back.
-func bareGuest(tb testing.TB, rt *Runtime, wasm []byte) *guest {
+// noFlag stands for what the rewriter would have the guest note.
+type noFlag struct{ api.MutableGlobal }
+
+func (noFlag) Get() uint64 { return 0 }
+
+// bareArtefact is the original module, on the engine with nothing but the
+// imports.
+func bareArtefact(tb testing.TB, rt *Runtime, wasm []byte) *artefact {
 	tb.Helper()
 	limits := rt.config.Limits
 	mod, err := rewrite.Rewrite(wasm, rewrite.Options{Import: importGate(rt.imports), MemoryPages: limits.pages(), Depth: 1000})
@@ -75,13 +84,20 @@ func bareGuest(tb testing.TB, rt *Runtime, wasm []byte) *guest {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(a.closeEngine)
+	return a
+}
+
+// bareGuest is a guest of the original module. It is never put back.
+func bareGuest(tb testing.TB, a *artefact) *guest {
+	tb.Helper()
 	instance, err := a.engine.InstantiateModule(tb.Context(), a.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &guest{
-		artefact: a, instance: instance, paths: map[string]queryPath{}, fuel: freeFuel{},
-		memory: instance.ExportedMemory(abi.ExportMemory), invoke: instance.ExportedFunction(abi.ExportInvoke),
+		artefact: a, instance: instance, paths: map[string]queryPath{}, fuel: &freeFuel{}, flag: noFlag{},
+		memory: instance.ExportedMemory(abi.ExportMemory),
+		invoke: instance.ExportedFunction(abi.ExportInvoke), describe: instance.ExportedFunction(abi.ExportDescribe),
 	}
 }
 
@@ -168,7 +184,7 @@ func BenchmarkIsolation(b *testing.B) {
 							b.Error(err)
 						}
 					})
-					benchIsolation(b, m, bareGuest(b, rt, wasm), &Call{Op: op, Meta: meta, Object: benchObject(b, size)})
+					benchIsolation(b, m, bareGuest(b, bareArtefact(b, rt, wasm)), &Call{Op: op, Meta: meta, Object: benchObject(b, size)})
 				})
 			}
 		}
