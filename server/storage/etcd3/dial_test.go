@@ -1,6 +1,7 @@
 package etcd3_test
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,12 +9,15 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,14 +36,14 @@ type authority struct {
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{dir: t.TempDir()}
-	a.cert, a.key = a.issue(t, "ca", nil)
+	a.cert, a.key = a.issue(t, "ca", "")
 	return a
 }
 
 func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
-// issue writes <name>.crt and <name>.key.
-func (a *authority) issue(t *testing.T, name string, ip net.IP) (*x509.Certificate, *ecdsa.PrivateKey) {
+// issue writes <name>.crt and <name>.key, for an address, a name or, with "", a client.
+func (a *authority) issue(t *testing.T, name, host string) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,8 +59,10 @@ func (a *authority) issue(t *testing.T, name string, ip net.IP) (*x509.Certifica
 		template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 		parent, signer = template, key
 	}
-	if ip != nil {
+	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}
+	} else if host != "" {
+		template.DNSNames = []string{host}
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
 	if err != nil {
@@ -80,59 +86,133 @@ func (a *authority) issue(t *testing.T, name string, ip net.IP) (*x509.Certifica
 	return cert, key
 }
 
-// tlsProxy puts TLS with client certificates in front of an etcd and returns its address.
-func tlsProxy(t *testing.T, a *authority, etcd string) string {
+// tlsProxy is TLS with client certificates in front of an etcd.
+type tlsProxy struct {
+	t      *testing.T
+	config *tls.Config
+	etcd   string
+	// address is where it listens, url the same by the name of its certificate.
+	address, url string
+	// handshakes counts the connections whose client it knew.
+	handshakes atomic.Int64
+
+	mu       sync.Mutex
+	listener net.Listener          // nil when it is down; guarded by mu
+	open     map[net.Conn]struct{} // guarded by mu
+	work     sync.WaitGroup
+}
+
+// newTLSProxy starts a proxy whose certificate is for host, which must be on the loopback.
+func newTLSProxy(t *testing.T, a *authority, host, etcd string) *tlsProxy {
 	t.Helper()
-	a.issue(t, "server", net.IPv4(127, 0, 0, 1))
-	pair, err := tls.LoadX509KeyPair(a.file("server.crt"), a.file("server.key"))
+	name := "server-" + host
+	a.issue(t, name, host)
+	pair, err := tls.LoadX509KeyPair(a.file(name+".crt"), a.file(name+".key"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+	p := &tlsProxy{t: t, etcd: etcd, address: "127.0.0.1:0", open: map[net.Conn]struct{}{}, config: &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
 		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
-	})
+	}}
+	p.up()
+	_, port, err := net.SplitHostPort(p.address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var group sync.WaitGroup
-	t.Cleanup(func() {
-		_ = l.Close()
-		group.Wait()
-	})
-	group.Go(func() {
+	p.url = "https://" + net.JoinHostPort(host, port)
+	t.Cleanup(p.down)
+	return p
+}
+
+// up listens, where it did before.
+func (p *tlsProxy) up() {
+	p.t.Helper()
+	l, err := tls.Listen("tcp", p.address, p.config)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.listener, p.address = l, l.Addr().String()
+	p.mu.Unlock()
+	p.work.Go(func() {
 		for {
 			front, err := l.Accept()
 			if err != nil {
 				return
 			}
-			back, err := net.Dial("tcp", etcd)
-			if err != nil {
-				_ = front.Close()
-				continue
-			}
-			for _, pair := range [][2]net.Conn{{front, back}, {back, front}} {
-				group.Go(func() {
-					_, _ = io.Copy(pair[0], pair[1])
-					_ = pair[0].Close()
-					_ = pair[1].Close()
-				})
-			}
+			p.work.Go(func() { p.serve(l, front) })
 		}
 	})
-	return l.Addr().String()
+}
+
+// down drops all connections and takes no more.
+func (p *tlsProxy) down() {
+	p.mu.Lock()
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
+	}
+	for c := range p.open {
+		_ = c.Close()
+	}
+	p.mu.Unlock()
+	p.work.Wait()
+}
+
+// hold keeps a connection for down to close, unless l is down already.
+func (p *tlsProxy) hold(l net.Listener, c net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.listener != l {
+		return false
+	}
+	p.open[c] = struct{}{}
+	return true
+}
+
+func (p *tlsProxy) drop(c net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.open, c)
+	_ = c.Close()
+}
+
+func (p *tlsProxy) serve(l net.Listener, front net.Conn) {
+	defer p.drop(front)
+	if !p.hold(l, front) || front.(*tls.Conn).Handshake() != nil {
+		return
+	}
+	p.handshakes.Add(1)
+	back, err := net.Dial("tcp", p.etcd)
+	if err != nil {
+		return
+	}
+	defer p.drop(back)
+	if !p.hold(l, back) {
+		return
+	}
+	var both sync.WaitGroup
+	for _, pair := range [][2]net.Conn{{front, back}, {back, front}} {
+		both.Go(func() {
+			_, _ = io.Copy(pair[0], pair[1])
+			_ = pair[0].Close()
+			_ = pair[1].Close()
+		})
+	}
+	both.Wait()
 }
 
 func TestDialTLS(t *testing.T) {
 	t.Parallel()
 	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
 	a := newAuthority(t)
-	a.issue(t, "client", nil)
-	address := tlsProxy(t, a, e.Addr().String())
+	a.issue(t, "client", "")
+	proxy := newTLSProxy(t, a, "127.0.0.1", e.Addr().String())
 	other := newAuthority(t)
-	other.issue(t, "client", nil)
+	other.issue(t, "client", "")
 	tests := []struct {
 		name string
 		cfg  etcd3.DialConfig
@@ -145,7 +225,7 @@ func TestDialTLS(t *testing.T) {
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			tc.cfg.Endpoints = []string{"https://" + address}
+			tc.cfg.Endpoints = []string{proxy.url}
 			client := dial(t, tc.cfg)
 			store := newStore(t, etcd3.Config{Client: client, RequestTimeout: 300 * time.Millisecond})
 			if tc.ok {
@@ -166,6 +246,86 @@ func TestDialTLS(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestDialTLSEndpoints: of two endpoints, each with a certificate for its own name, one may go at any time, and come back
+// for the other to go: reads do not notice, writes go on, and a watch misses and repeats nothing.
+func TestDialTLSEndpoints(t *testing.T) {
+	t.Parallel()
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	a := newAuthority(t)
+	a.issue(t, "client", "")
+	first, second := newTLSProxy(t, a, "127.0.0.1", e.Addr().String()), newTLSProxy(t, a, "localhost", e.Addr().String())
+	client := dial(t, etcd3.DialConfig{Endpoints: []string{first.url, second.url},
+		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")})
+	store := newStore(t, etcd3.Config{Client: client, Prefix: storagetest.Root})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	opts := everything()
+	opts.ResourceVersion = "1"
+	watcher, err := store.Watch(ctx, storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watcher.Stop()
+
+	var want []string
+	write := func(phase string) {
+		t.Helper()
+		for i := range 20 {
+			o := storagetest.NewObject(fmt.Sprintf("%s-%d", phase, i))
+			for refused := 0; ; refused++ {
+				_, err := store.Create(ctx, o.Key(), o.JSON(), 0)
+				if err == nil || refused > 0 && storage.CodeOf(err) == storage.ErrCodeKeyExists {
+					break // it may have been done, and its answer lost
+				}
+				if code := storage.CodeOf(err); code != storage.ErrCodeTimeout && code != storage.ErrCodeUnreachable || ctx.Err() != nil {
+					t.Fatalf("%s: create: %v", phase, err)
+				}
+			}
+			if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
+				t.Fatalf("%s: get: %v", phase, err)
+			}
+			want = append(want, o.Key())
+		}
+	}
+	// connected waits for one more connection than there were.
+	connected := func(p *tlsProxy, before int64) {
+		t.Helper()
+		for p.handshakes.Load() <= before {
+			if _, err := store.GetCurrentResourceVersion(ctx); err != nil {
+				t.Fatalf("no connection to %s: %v", p.url, err)
+			}
+		}
+	}
+	connected(first, 0)
+	connected(second, 0)
+	write("both")
+	first.down()
+	write("second")
+	before := first.handshakes.Load()
+	first.up()
+	connected(first, before)
+	second.down()
+	write("first")
+
+	var got []string
+	for last := uint64(0); len(got) < len(want); {
+		events, err := watcher.Next(ctx)
+		if err != nil {
+			t.Fatalf("watch after %d of %d: %v", len(got), len(want), err)
+		}
+		for _, e := range events {
+			if e.Type != storage.Added || e.Row.ResourceVersion <= last {
+				t.Errorf("%s %s at %d after %d", e.Type, e.Row.Key, e.Row.ResourceVersion, last)
+			}
+			last = e.Row.ResourceVersion
+			got = append(got, e.Row.Key)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the watch has seen %v, want %v", got, want)
 	}
 }
 
