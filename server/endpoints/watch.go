@@ -67,6 +67,7 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stream) error {
 	if offerer, ok := cursor.(rest.Offerer); ok && frames.cheap() && out.offers() {
 		offerer.Offer(func(events []rest.Event) (taken bool, later func()) {
+			defer frames.forget()
 			chunks, err := frames.encode(ctx, events)
 			if err != nil {
 				return false, nil // comes again below
@@ -82,6 +83,7 @@ func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stre
 				return err
 			}
 			out.write(chunks, i == len(events)-1)
+			frames.forget()
 		}
 		switch {
 		case err == nil:
@@ -136,8 +138,8 @@ type frames struct {
 	chunks [][]byte
 }
 
-// maxKeptChunks is how much of that memory is kept from one call to the next.
-const maxKeptChunks = 64
+// maxKeptChunks is how much of that memory a watch that waits keeps.
+const maxKeptChunks = 16
 
 func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, error) {
 	f := &frames{scope: sc, out: out}
@@ -152,22 +154,28 @@ func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, e
 // cheap reports whether a frame is little more than the bytes of its object.
 func (f *frames) cheap() bool { return f.scope.converter == nil && f.table == nil }
 
-// encode gives the frames of events, valid until the next call. The bytes of their objects are not copied.
+// encode gives the frames of events, valid until forget. The bytes of their objects are not copied.
 func (f *frames) encode(ctx context.Context, events []rest.Event) ([][]byte, error) {
-	if cap(f.chunks) > maxKeptChunks {
-		f.chunks = nil
-	}
-	f.chunks = f.chunks[:0]
+	f.forget()
 	for i := range events {
-		if err := f.append(ctx, &events[i]); err != nil {
+		if err := f.add(ctx, &events[i]); err != nil {
 			return nil, err
 		}
 	}
 	return f.chunks, nil
 }
 
-// append adds the frame of an event to the chunks.
-func (f *frames) append(ctx context.Context, event *rest.Event) error {
+// forget ends what encode has given: a watch that waits holds no objects.
+func (f *frames) forget() {
+	clear(f.chunks)
+	f.chunks = f.chunks[:0]
+	if cap(f.chunks) > maxKeptChunks {
+		f.chunks = nil
+	}
+}
+
+// add adds the frame of an event to the chunks.
+func (f *frames) add(ctx context.Context, event *rest.Event) error {
 	prefix := frameAdded
 	switch event.Type {
 	case "MODIFIED":

@@ -60,7 +60,8 @@ type plainStream struct {
 type chunkWriter interface {
 	// WriteChunks writes chunks and, with flush, sends what was written. It keeps nothing of them.
 	WriteChunks(chunks [][]byte, flush bool) error
-	// OfferChunks is WriteChunks with flush, or does nothing where that would wait. later is as that of rest.Take.
+	// OfferChunks is WriteChunks with flush, or does nothing where that would wait. later is as that of rest.Take. To offer
+	// nothing asks whether anything may be taken.
 	OfferChunks(chunks [][]byte) (taken bool, later func())
 }
 
@@ -131,7 +132,13 @@ func (s *plainStream) flush() bool {
 	return s.err == nil
 }
 
-func (s *plainStream) offers() bool { return s.direct != nil }
+func (s *plainStream) offers() bool {
+	if s.direct == nil {
+		return false
+	}
+	taken, _ := s.direct.OfferChunks(nil)
+	return taken
+}
 
 func (s *plainStream) offer(chunks [][]byte) (taken bool, later func()) {
 	if s.direct == nil || s.err != nil {

@@ -142,7 +142,8 @@ func TestWatchTransforms(t *testing.T) {
 type wholeFrames struct {
 	*httptest.ResponseRecorder
 	sent    []string
-	refuses bool
+	refuses bool // what is offered
+	never   bool // takes anything
 }
 
 func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
@@ -155,8 +156,11 @@ func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
 }
 
 func (w *wholeFrames) OfferChunks(chunks [][]byte) (taken bool, later func()) {
-	if w.refuses {
+	if w.refuses && len(chunks) > 0 {
 		return false, nil
+	}
+	if len(chunks) == 0 {
+		return !w.never, nil
 	}
 	w.sent = append(w.sent, string(slices.Concat(chunks...))+"?")
 	return true, func() { w.sent = append(w.sent, "later") }
@@ -219,20 +223,25 @@ func TestEventsAreTaken(t *testing.T) {
 	tests := []struct {
 		name    string
 		refuses bool
+		never   bool
 		frames  frames
 		want    []string
 	}{
-		{"taken", false, frames{scope: &scope{}}, []string{added + deleted + "?", "later", deleted + "?", "later"}},
-		{"not taken by the connection", true, frames{scope: &scope{}}, []string{added, deleted + "!", deleted + "!"}},
-		{"objects are converted", false, frames{scope: &scope{converter: same{}, version: &rest.Version{}}}, []string{added, deleted + "!", deleted + "!"}},
+		{"taken", false, false, frames{scope: &scope{}}, []string{added + deleted + "?", "later", deleted + "?", "later"}},
+		{"not taken by the connection", true, false, frames{scope: &scope{}}, []string{added, deleted + "!", deleted + "!"}},
+		{"a connection that takes nothing", true, true, frames{scope: &scope{}}, []string{added, deleted + "!", deleted + "!"}},
+		{"objects are converted", false, false, frames{scope: &scope{converter: same{}, version: &rest.Version{}}}, []string{added, deleted + "!", deleted + "!"}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
-			below := &wholeFrames{ResponseRecorder: httptest.NewRecorder(), refuses: tc.refuses}
+			below := &wholeFrames{ResponseRecorder: httptest.NewRecorder(), refuses: tc.refuses, never: tc.never}
 			err := answerWatch(wrapped{below}, httptest.NewRequest(http.MethodGet, "/", nil), time.Minute, func() {}, func(out stream) {
 				cursor := &offering{offers: [][]rest.Event{events, events[1:]}}
 				if err := sendEvents(t.Context(), cursor, &tc.frames, out); err != nil {
 					t.Error(err)
+				}
+				if takes := !tc.never && tc.frames.cheap(); (cursor.take != nil) != takes {
+					t.Errorf("takes events: %t", !takes)
 				}
 			})
 			if err != nil || !slices.Equal(below.sent, tc.want) || below.Body.Len() > 0 {

@@ -82,6 +82,70 @@ func TestOfferChunks(t *testing.T) {
 	}
 }
 
+// TestOfferMuch: more than a connection gathers is not taken, and written it does not end the connection, however much
+// the windows of the client allow.
+func TestOfferMuch(t *testing.T) {
+	large, events := randomBytes(1<<20+200<<10), make([][]byte, 256)
+	for i := range events {
+		events[i] = randomBytes(8 << 10)
+	}
+	want := slices.Concat(large, slices.Concat(events...), slices.Concat(events...), slices.Concat(events...))
+	s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+		out := w.(h2.ChunkWriter)
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		write := func(chunks [][]byte) {
+			if err := out.WriteChunks(chunks, true); err != nil {
+				t.Error(err)
+			}
+		}
+		if taken, _ := out.OfferChunks([][]byte{large}); taken {
+			t.Error("a large object is taken")
+		}
+		write([][]byte{large})
+		if taken, _ := out.OfferChunks(events); taken {
+			t.Error("a large batch is taken")
+		}
+		write(events)
+		var all []func()
+		for i := range events { // nobody sends but who must
+			taken, later := out.OfferChunks(events[i : i+1])
+			if !taken {
+				write(events[i : i+1])
+			}
+			if later != nil {
+				all = append(all, later)
+			}
+		}
+		for _, do := range all {
+			do()
+		}
+		for i := range events {
+			taken, later := out.OfferChunks(events[i : i+1])
+			if !taken {
+				write(events[i : i+1])
+			}
+			if later != nil {
+				later()
+			}
+		}
+	})
+	p := newPeer(t, s)
+	p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 28})
+	p.must(p.framer.WriteWindowUpdate(0, 1<<28))
+	p.get(1, "/")
+	var got []byte
+	for ended := false; !ended; {
+		if d, ok := p.next().(*http2.DataFrame); ok {
+			got = append(got, d.Data()...)
+			ended = d.StreamEnded()
+		}
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+}
+
 // TestOfferTogether: what is offered to the answers of a connection is sent by the first's later, in one go.
 func TestOfferTogether(t *testing.T) {
 	const answers = 20

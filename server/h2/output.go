@@ -11,8 +11,8 @@ import (
 const (
 	// maxPending is how much output may wait, in bytes, before a handler waits for it to be sent.
 	maxPending = 256 << 10
-	// maxPromised is how much waits for flushLater.
-	maxPromised = 64 << 10
+	// maxPromised is how much waits for flushLater, in bytes, before a goroutine sends it.
+	maxPromised = maxPending / 4 * 3
 	// maxControl is how much may wait with the frames that answer those of a client. One that makes the server answer
 	// and takes nothing is dropped.
 	maxControl = 1 << 20
@@ -251,7 +251,7 @@ func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
 
 // fitsLocked reports whether a stream may append size bytes of DATA without waiting.
 func (c *conn) fitsLocked(st *stream, size int) bool {
-	return !st.closed && int64(size) <= min(st.window, c.out.window) && c.roomLocked()
+	return !st.closed && int64(size) <= min(st.window, c.out.window) && len(c.out.buf)+size <= maxPending
 }
 
 // framesLocked appends chunks of size bytes together, which must fit, as DATA frames.

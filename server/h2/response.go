@@ -42,9 +42,10 @@ type ChunkWriter interface {
 	// WriteChunks writes chunks one after the other and, with flush, sends all that was written, as Write of each and
 	// FlushError do. A frame is made of them at once, without a copy that waits for more. It keeps nothing of chunks.
 	WriteChunks(chunks [][]byte, flush bool) error
-	// OfferChunks is WriteChunks where there is nothing to wait for. Where there is, nothing is written. What was taken
-	// is sent by later, at the latest; it is nil where that of another answer on the connection, or who sends just now,
-	// does it. Neither waits for the client. The handler may not use the answer at the same time.
+	// OfferChunks is WriteChunks with flush where there is nothing to wait for. Where there is, nothing is written. What
+	// was taken is sent by later, at the latest; it is nil where that of another answer on the connection, or who sends
+	// just now, does it. Neither waits for the client. The handler may not use the answer at the same time. To offer
+	// nothing asks whether anything may be taken.
 	OfferChunks(chunks [][]byte) (taken bool, later func())
 }
 
@@ -225,27 +226,25 @@ func (w *response) OfferChunks(chunks [][]byte) (taken bool, later func()) {
 	}
 	c, st := w.stream.conn, w.stream
 	c.mu.Lock()
-	if c.cork == nil || c.closed || !w.sentHeader || st.request.Method == http.MethodHead || !c.fitsLocked(st, size) {
-		c.mu.Unlock()
+	defer c.mu.Unlock()
+	others := len(c.out.waiters) > 0 // their turn comes first
+	if c.cork == nil || c.closed || !w.sentHeader || st.request.Method == http.MethodHead || others || !c.fitsLocked(st, size) {
 		return false, nil
+	}
+	if size == 0 {
+		return true, nil
 	}
 	w.written += int64(size)
 	c.framesLocked(st, chunks, size)
-	if c.out.flushing {
-		c.mu.Unlock()
-		return true, nil
-	}
-	if len(c.out.buf) >= maxPromised {
+	switch {
+	case c.out.flushing:
+	case len(c.out.buf) >= maxPromised:
 		c.out.flushing = true
-		c.mu.Unlock()
-		c.flush()
-		return true, nil
-	}
-	if !c.out.promised {
+		go c.flush()
+	case !c.out.promised:
 		c.out.promised = true
 		later = c.flushPromised
 	}
-	c.mu.Unlock()
 	return true, later
 }
 

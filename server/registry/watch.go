@@ -41,6 +41,7 @@ func (w *watch) Stop() { w.events.Stop() }
 
 // Next implements rest.Watch.
 func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
+	w.forget()
 	events, err := w.events.Next(ctx)
 	switch {
 	case err == nil:
@@ -65,14 +66,26 @@ func (w *watch) Offer(take rest.Take) {
 		if err != nil {
 			return false, nil // Next's caller will see it
 		}
+		defer w.forget()
 		return take(out)
 	})
 }
 
-// documents returns events with their objects, until the next call.
-func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
+// maxKeptEvents is how much memory for events a watch that waits keeps.
+const maxKeptEvents = 16
+
+// forget ends what documents has returned: a watch that waits holds no objects.
+func (w *watch) forget() {
 	clear(w.buf)
 	w.buf = w.buf[:0]
+	if cap(w.buf) > maxKeptEvents {
+		w.buf = nil
+	}
+}
+
+// documents returns events with their objects, until forget.
+func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
+	w.forget()
 	for _, e := range events {
 		out := rest.Event{Type: string(e.Type), InitialEventsEnd: e.InitialEventsEnd}
 		if e.Type == storage.Bookmark {

@@ -188,5 +188,5 @@ type Offerer interface {
 
 // Take takes events, valid until it returns, in the place of a Next that waits. Another goroutine calls it, for many
 // watchers one after the other: it must not wait. What it does not take, all of it, Next returns. later is nil or what
-// is left to do when all have taken theirs; a takers' later may do that of another as well.
+// is left to do when others have taken theirs; that of one taker may do the work of another's as well.
 type Take func(events []Event) (taken bool, later func())

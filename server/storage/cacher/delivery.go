@@ -3,6 +3,7 @@ package cacher
 import (
 	"context"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"weir.dev/weir/server/storage"
@@ -12,10 +13,13 @@ const (
 	// manyTakers is from how many watchers of a topic on that take events are given to them by one goroutine. Fewer
 	// are woken: they are on other processors at once, and it costs little.
 	manyTakers = 8
-	// maxTakes is how many batches a watcher is given at a time. One that has more waiting takes the rest itself.
-	maxTakes = 4
+	// takenBatch bounds what a taker is given at a time, but for the events of one revision. All takers of a topic get
+	// theirs before one gets more, so that they share what is made of an event.
+	takenBatch = 32
+	// takersBetween is how many takers are given events before what is left to do for them is done.
+	takersBetween = 1024
 	// laterShare is how much of what is left to do is worth a goroutine.
-	laterShare = 8
+	laterShare = 4
 )
 
 // delivery gives events to watchers that take them, see storage.Offerer, so that an event wakes one goroutine and not
@@ -24,12 +28,13 @@ const (
 // # Why no event is missed
 //
 // A watcher holds its mu but while it waits. Before it lets go, it has looked at all that the ring shows. An event that
-// the ring shows later makes its topic due, and each time that a topic is due all its takers are visited: one that waits
-// is given what the ring has; one that does not is roused, and looks at the ring before it waits again.
+// the ring shows later fires what the watcher waits on, or makes its topic due: which of the two the watcher has asked
+// before it looked. Each time that a topic is due all its takers are visited. One that waits is given what the ring has;
+// one that does not is roused, and looks at the ring before it waits again.
 //
-// A visit may begin at the event that made the topic due, see generation.first, as long as the watcher has been given
-// all that made it due before: not after a visit that left it something, or found it at work, nor when what it waits on
-// has been fired and it has not yet run.
+// A visit may begin at the event that made the topic due, as long as the watcher has been given all that made it due
+// before: not after a visit that left it something, or found it at work, unless it has looked itself since. One that has
+// been woken and has not run yet begins at the event that woke it.
 type delivery struct {
 	wake chan struct{} // of one
 	mu   sync.Mutex
@@ -41,7 +46,7 @@ func (d *delivery) add(t *topic, seq uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if t.isDue {
-		return // from an earlier event on
+		return // from an earlier event on, and who was left something knows
 	}
 	t.isDue, t.first = true, seq
 	d.due = append(d.due, t)
@@ -84,42 +89,63 @@ func (c *Cacher) deliver(ctx context.Context) {
 		visits = c.hub.delivery.take(visits[:0])
 		for _, v := range visits {
 			takers = c.hub.takers(v.topic, takers[:0])
-			for _, w := range takers {
-				later = w.deliver(v.first, later)
+			more := false
+			for i, w := range takers {
+				do, left := w.deliver(v.first)
+				if do != nil {
+					later = append(later, do)
+				}
+				more = more || left
+				if i%takersBetween == takersBetween-1 {
+					later = c.doAll(later)
+				}
 			}
 			clear(takers)
+			if more {
+				c.hub.delivery.add(v.topic, v.first)
+			}
 		}
 		clear(visits)
-		doAll(later)
-		clear(later)
-		later = later[:0]
+		later = c.doAll(later)
 	}
 }
 
-// doAll does what is left, on as many processors as it is worth, and waits for it.
-func doAll(later []func()) {
-	shares := min(runtime.GOMAXPROCS(0), len(later)/laterShare)
-	if shares <= 1 {
-		doEach(later)
-		return
-	}
+// doAll does what is left, on as many processors as it is worth, and waits for it. It returns later emptied.
+func (c *Cacher) doAll(later []func()) []func() {
 	var others sync.WaitGroup
+	shares := max(min(runtime.GOMAXPROCS(0), len(later)/laterShare), 1)
 	size := (len(later) + shares - 1) / shares
 	for begin := size; begin < len(later); begin += size {
-		others.Go(func() { doEach(later[begin:min(begin+size, len(later))]) })
+		others.Go(func() { c.doEach(later[begin:min(begin+size, len(later))]) })
 	}
-	doEach(later[:size])
+	c.doEach(later[:size])
 	others.Wait()
+	clear(later)
+	return later[:0]
 }
 
-func doEach(later []func()) {
+func (c *Cacher) doEach(later []func()) {
 	for _, do := range later {
-		do()
+		c.contain(do)
 	}
 }
 
-// Offer implements storage.Offerer.
+// contain calls do, and reports whether it returned: a panic is its own, not that of all watchers.
+func (c *Cacher) contain(do func()) (returned bool) {
+	defer func() {
+		if v := recover(); v != nil {
+			c.config.Logger.Error("delivery of watch events panicked", "resource", c.config.Resource.String(), "panic", v, "stack", string(debug.Stack()))
+		}
+	}()
+	do()
+	return true
+}
+
+// Offer implements storage.Offerer. A watcher whose selector is much work does it itself.
 func (w *watcher) Offer(take storage.Take) {
+	if !w.filter.quick() {
+		return
+	}
 	w.mu.Lock() // until it waits
 	w.take = take
 	w.roused = make(chan struct{}, 1)
@@ -135,46 +161,43 @@ func (w *watcher) rouse() {
 	}
 }
 
-// deliver gives a taker that waits what the ring has for it, which is nothing before the event first. It appends what
-// is left to do.
-func (w *watcher) deliver(first uint64, later []func()) []func() {
+// deliver gives a taker that waits what the ring has for it, which is nothing before the event first. It returns what is
+// left to do, nil where nothing is, and whether there is more to give.
+func (w *watcher) deliver(first uint64) (later func(), more bool) {
 	if !w.mu.TryLock() {
 		w.rouse()
-		return later
+		return nil, false
 	}
 	defer w.mu.Unlock()
-	if missed := w.missed.Swap(false); !missed && !w.waitsOn.hasFired() {
-		w.next = max(w.next, first)
+	taken := false
+	if !w.cacher.contain(func() { later, taken, more = w.give(first) }) || !taken {
+		w.rouse()
+		return nil, false
 	}
-	for range maxTakes {
-		w.collect()
-		if w.batch != nil {
-			taken, more := w.offered()
-			if !taken {
-				break
-			}
-			w.release()
-			if more != nil {
-				later = append(later, more)
-			}
-		} else if w.err == nil {
-			return later
-		}
-		if w.err != nil {
-			break
-		}
-	}
-	w.rouse()
-	return later
+	return later, more
 }
 
-// offered gives the batch to the taker. One that panics takes nothing, and panics again where Next's caller sees it.
-func (w *watcher) offered() (taken bool, later func()) {
-	defer func() {
-		if v := recover(); v != nil {
-			w.cacher.config.Logger.Error("a watch could not take events", "resource", w.cacher.config.Resource.String(), "panic", v)
-			taken, later = false, nil
-		}
-	}()
-	return w.take(*w.batch)
+// give is deliver for a watcher whose mu is held. It reports that nothing was taken where Next must go on.
+func (w *watcher) give(first uint64) (later func(), taken, more bool) {
+	switch missed := w.missed.Swap(false); {
+	case w.waitsOn.hasFired():
+		w.next = max(w.next, w.waitsOn.first)
+	case !missed:
+		w.next = max(w.next, first)
+	}
+	more = w.collect(takenBatch)
+	switch {
+	case w.err != nil:
+		return nil, false, false
+	case w.batch == nil:
+		return nil, true, false
+	}
+	if taken, later = w.take(*w.batch); !taken {
+		return nil, false, false
+	}
+	w.release()
+	if more {
+		w.missed.Store(true)
+	}
+	return later, true, more
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,9 +27,9 @@ type taker struct {
 	done     chan struct{}
 }
 
-func newTaker(t *testing.T, c *Cacher, opts storage.ListOptions) *taker {
+func newTaker(t *testing.T, c *Cacher, key string, opts storage.ListOptions) *taker {
 	t.Helper()
-	w, ok := mustWatch(t, c, testPrefix, opts).(*watcher)
+	w, ok := mustWatch(t, c, key, opts).(*watcher)
 	if !ok {
 		t.Fatal("not a watcher of the cache")
 	}
@@ -59,8 +61,8 @@ func (k *taker) follow(t *testing.T) {
 	}
 }
 
-// takers has n of them follow what comes after a revision.
-func takers(t *testing.T, c *Cacher, n int, change func(*storage.ListOptions)) []*taker {
+// takers has n of them follow what comes below a key.
+func takers(t *testing.T, c *Cacher, n int, key string, change func(*storage.ListOptions)) []*taker {
 	t.Helper()
 	opts := selecting(t, rvString(c.Progress()), "", "")
 	if change != nil {
@@ -68,12 +70,13 @@ func takers(t *testing.T, c *Cacher, n int, change func(*storage.ListOptions)) [
 	}
 	all := make([]*taker, n)
 	for i := range all {
-		all[i] = newTaker(t, c, opts)
+		all[i] = newTaker(t, c, key, opts)
 		go all[i].follow(t)
 	}
 	synctest.Wait()
 	// The first of them did not know that they would be many, and are woken once more.
-	putPod(t, c, "a", "first", "", "")
+	namespace, _, _ := strings.Cut(strings.TrimPrefix(key, testPrefix)+"a/", "/")
+	putPod(t, c, namespace, "first", "", "")
 	synctest.Wait()
 	for _, k := range all {
 		k.took, k.returned = nil, nil
@@ -111,7 +114,7 @@ func TestDelivery(t *testing.T) {
 				store := newFake()
 				putPod(t, store, "a", "x", "", "")
 				c := started(t, store, nil)
-				all := takers(t, c, tc.n, nil)
+				all := takers(t, c, tc.n, testPrefix, nil)
 				for _, k := range all {
 					if tc.change != nil {
 						tc.change(k)
@@ -135,7 +138,7 @@ func TestDeliveryLater(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
 		c := started(t, store, nil)
-		all := takers(t, c, 100, nil)
+		all := takers(t, c, 100, testPrefix, nil)
 		var done atomic.Int32
 		for i, k := range all {
 			if i%2 == 0 {
@@ -175,7 +178,7 @@ func TestDeliveryEnds(t *testing.T) {
 				store := newFake()
 				putPod(t, store, "a", "x", "", "")
 				c := started(t, store, nil)
-				all := takers(t, c, 20, nil)
+				all := takers(t, c, 20, testPrefix, nil)
 				putPod(t, c, "a", "y", "", "")
 				synctest.Wait()
 				for _, k := range all {
@@ -198,7 +201,7 @@ func TestDeliveryBookmarks(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
 		c := started(t, store, nil)
-		all := takers(t, c, 20, func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
+		all := takers(t, c, 20, testPrefix, func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
 		putPod(t, c, "a", "y", "", "")
 		time.Sleep(c.config.BookmarkPeriod + time.Second)
 		synctest.Wait()
@@ -219,7 +222,7 @@ func TestVisit(t *testing.T) {
 		{"nothing before is its topic's", func(*Cacher, *taker) {}, "[ADDED a/z@4]"},
 		{"it was at work", func(_ *Cacher, k *taker) {
 			k.mu.Lock()
-			k.deliver(1, nil)
+			k.deliver(1)
 			k.mu.Unlock()
 		}, "[ADDED a/y@3 ADDED a/z@4]"},
 		{"it is woken and has not run", func(_ *Cacher, k *taker) {
@@ -234,7 +237,7 @@ func TestVisit(t *testing.T) {
 			store := newFake()
 			putPod(t, store, "a", "x", "", "")
 			c := started(t, store, nil)
-			k := newTaker(t, c, selecting(t, rvString(c.Progress()), "", ""))
+			k := newTaker(t, c, testPrefix, selecting(t, rvString(c.Progress()), "", ""))
 			k.mu.Unlock() // as if Next waited
 			putPod(t, c, "a", "y", "", "")
 			last := putPod(t, c, "a", "z", "", "")
@@ -242,20 +245,20 @@ func TestVisit(t *testing.T) {
 				t.Fatal(err)
 			}
 			tc.before(c, k)
-			k.deliver(c.ring.tail.Load()-1, nil)
+			k.deliver(c.ring.tail.Load() - 1)
 			k.check(t, tc.want, "[]")
 		})
 	}
 }
 
-// TestVisitMuch: what is more than a visit gives is not lost to the next one.
+// TestVisitMuch: a visit gives a part of much, and the rest is not lost to the next ones.
 func TestVisitMuch(t *testing.T) {
 	store := newFake()
 	putPod(t, store, "a", "x", "", "")
 	c := started(t, store, nil)
-	k := newTaker(t, c, selecting(t, rvString(c.Progress()), "", ""))
+	k := newTaker(t, c, testPrefix, selecting(t, rvString(c.Progress()), "", ""))
 	k.mu.Unlock()
-	const events = maxTakes*maxBatch + 10
+	const events = 2*takenBatch + 10
 	var want []string
 	var last storage.Row
 	for i := range events {
@@ -265,13 +268,73 @@ func TestVisitMuch(t *testing.T) {
 	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
 		t.Fatal(err)
 	}
-	k.deliver(0, nil)
-	if len(k.took) >= events {
-		t.Fatalf("%d events in one visit", len(k.took))
+	first := uint64(0)
+	for _, taken := range []int{takenBatch, 2 * takenBatch, events, events} {
+		_, more := k.deliver(first)
+		first = c.ring.tail.Load() - 1
+		if len(k.took) != taken || more != (taken < events) {
+			t.Fatalf("%d events taken, more: %t; want %d", len(k.took), more, taken)
+		}
 	}
-	k.deliver(c.ring.tail.Load()-1, nil)
 	if !reflect.DeepEqual(k.took, want) {
 		t.Errorf("took %d of %d events", len(k.took), events)
+	}
+}
+
+// TestQuietTopic: a watcher for whose topic nothing happens is not hurt by how much happens otherwise, whatever it is
+// woken by.
+func TestQuietTopic(t *testing.T) {
+	rouse := func(_ *testing.T, all []*taker) {
+		for _, k := range all {
+			k.rouse()
+		}
+	}
+	bookmark := func(_ *testing.T, all []*taker) { time.Sleep(all[0].cacher.config.BookmarkPeriod + time.Second) }
+	tests := []struct {
+		name          string
+		n             int
+		before, after func(*testing.T, []*taker)
+	}{
+		{name: "few", n: 1},
+		{name: "many", n: manyTakers},
+		{name: "few, a bookmark is due", n: 1, after: bookmark},
+		{name: "many, a bookmark is due", n: manyTakers, after: bookmark},
+		{name: "many, that have looked themselves before", n: manyTakers, before: rouse},
+		{name: "many, that look themselves after", n: manyTakers, after: rouse},
+		{name: "few that become many", n: manyTakers - 1, after: func(t *testing.T, all []*taker) {
+			k := newTaker(t, all[0].cacher, testPrefix+"quiet/", selecting(t, rvString(all[0].cacher.Progress()), "", ""))
+			go k.follow(t)
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newFake()
+				putPod(t, store, "quiet", "x", "", "")
+				c := started(t, store, func(config *Config) { config.RingSize = 8 })
+				all := takers(t, c, tc.n, testPrefix+"quiet/", func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
+				then := func(do func(*testing.T, []*taker)) {
+					if do != nil {
+						do(t, all)
+					}
+					synctest.Wait()
+				}
+				then(tc.before)
+				for i := range 20 {
+					putPod(t, c, "busy", fmt.Sprint(i), "", "")
+					synctest.Wait()
+				}
+				then(tc.after)
+				putPod(t, c, "quiet", "y", "", "")
+				synctest.Wait()
+				for _, k := range all {
+					got := slices.DeleteFunc(append(k.took, k.returned...), func(text string) bool { return strings.HasPrefix(text, "BOOKMARK") })
+					if k.err != nil || fmt.Sprint(got) != "[ADDED quiet/y@24]" {
+						t.Errorf("got %v, then %v", got, k.err)
+					}
+				}
+			})
+		})
 	}
 }
 

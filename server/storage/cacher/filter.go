@@ -35,6 +35,24 @@ func newFilter(start string, exact bool, p storage.SelectionPredicate) filter {
 // selects reports whether there is a selector.
 func (f *filter) selects() bool { return f.label != nil || f.field != nil }
 
+// quickRequirements is how many requirements, and values of them, a selector may have to be quick.
+const quickRequirements = 32
+
+// quick reports whether the selectors are asked in a moment. A client may send one of a megabyte.
+func (f *filter) quick() bool {
+	n := 0
+	if f.field != nil {
+		n += len(f.field.Requirements())
+	}
+	if f.label != nil {
+		requirements, _ := f.label.Requirements()
+		for _, r := range requirements {
+			n += 1 + len(r.ValuesUnsorted())
+		}
+	}
+	return n <= quickRequirements
+}
+
 // inScope reports whether a row is at or below the key.
 func (f *filter) inScope(suffix string) bool {
 	if f.exact {

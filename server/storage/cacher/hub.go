@@ -32,10 +32,13 @@ type topic struct {
 	signal
 	key      topicKey
 	watchers int // guarded by hub.mu
+	// latest is the seq of the last event that may concern the topic, as far as events have been announced.
+	latest atomic.Uint64
 
 	// takers are the watchers that take events. guarded by hub.mu
 	takers []*watcher
-	// many says that the takers are given events by delivery and do not wait for the signal. Once it is so it stays.
+	// many says that the takers are given events by delivery, and wait for the signal only where they did before. Once
+	// it is so it stays.
 	many atomic.Bool
 	// isDue says that delivery is to visit the takers, first for which event. guarded by delivery.mu
 	isDue bool
@@ -50,6 +53,9 @@ type hub struct {
 	// fields and labels are the names that there are topics for.
 	fields, labels names // guarded by mu
 
+	// announced is the seq before which all events have been announced.
+	announced atomic.Uint64
+
 	delivery delivery
 }
 
@@ -63,6 +69,7 @@ func (h *hub) join(key topicKey) *topic {
 			h.topics = map[topicKey]*topic{}
 		}
 		t = &topic{key: key}
+		t.latest.Store(max(h.announced.Load(), 1) - 1) // nobody knows which of those were its
 		h.topics[key] = t
 		h.namesLocked(key.kind).add(key.name)
 	}
@@ -135,19 +142,22 @@ func (h *hub) fireAll() {
 func (h *hub) publish(events []*event) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	if len(h.topics) == 0 {
-		return
-	}
 	for _, e := range events {
-		if e.kind == cut {
+		switch {
+		case len(h.topics) == 0:
+		case e.kind == cut:
 			for _, t := range h.topics {
 				h.announce(t, e.seq)
 			}
-			continue
+		default:
+			h.publishLocked(e)
 		}
-		h.publishLocked(e)
+		h.announced.Store(e.seq + 1)
 	}
 }
+
+// forget makes the hub one of a ring that begins anew. There must be no topics.
+func (h *hub) forget() { h.announced.Store(0) }
 
 func (h *hub) publishLocked(e *event) {
 	suffix := e.cur.suffix()
@@ -196,6 +206,7 @@ func (h *hub) fireLocked(key topicKey, seq uint64) {
 
 // announce tells the watchers of a topic that there is an event.
 func (h *hub) announce(t *topic, seq uint64) {
+	t.latest.Store(seq)
 	t.fire(seq)
 	if t.many.Load() {
 		h.delivery.add(t, seq)

@@ -135,6 +135,7 @@ func (c *Cacher) sleep() {
 	rows := c.rows.Len()
 	c.rows, c.frozen = newTree(), nil
 	c.ring.init(c.ring.min, c.ring.max, c.ring.maxBytes)
+	c.hub.forget()
 	c.rv.Store(0)
 	c.mu.Unlock()
 	c.kept.clear()

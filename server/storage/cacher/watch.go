@@ -190,7 +190,8 @@ type watcher struct {
 	// has mu, and that is Next but while it waits.
 	take storage.Take
 	mu   sync.Mutex
-	// roused gets a value when Next must look itself; missed says that it had to since the last visit of delivery.
+	// roused gets a value when Next must look itself. missed says that it must, or that delivery has more for it, and
+	// that it has not looked since.
 	roused chan struct{}
 	missed atomic.Bool
 	// waitsOn is what a taker waits for when it is not given events.
@@ -231,13 +232,15 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 			}
 			continue
 		}
-		w.collect()
+		w.skip()
+		w.collect(maxBatch)
 		if w.batch == nil && w.err == nil {
 			// Nothing is there. Look again with the topic armed, so that nothing can slip through.
 			g := w.arm()
 			progress := w.armProgress()
 			rv := w.cacher.rv.Load()
-			if w.collect(); w.batch == nil && w.err == nil {
+			w.missed.Store(false)
+			if w.collect(maxBatch); w.batch == nil && w.err == nil {
 				if !w.bookmark(ctx, rv) {
 					w.park(ctx, g, progress)
 					continue
@@ -346,23 +349,34 @@ func (w *watcher) sendInitial() {
 	w.initial = nil
 }
 
-// collect takes what the ring has for the watcher. It sets err when the watch cannot go
-// on; what came before is in the batch.
-func (w *watcher) collect() {
+// skip goes over events that are not for the watcher's topic, which the ring need not have any more.
+func (w *watcher) skip() {
+	// An event of the topic among those announced is its latest, or before it.
+	if announced := w.cacher.hub.announced.Load(); w.topic.latest.Load() < w.next {
+		w.next = max(w.next, announced)
+	}
+}
+
+// collect takes what the ring has for the watcher, up to most events but for those of one revision: then it is full, and
+// there may be more. It sets err when the watch cannot go on; what came before is in the batch.
+func (w *watcher) collect(most int) (full bool) {
+	if w.err != nil {
+		return false
+	}
 	r := &w.cacher.ring
 	for tail := r.tail.Load(); w.next < tail; {
 		e := r.get(w.next)
-		if w.batch != nil && len(*w.batch) >= maxBatch && (e == nil || e.rv != w.last) {
-			return // not within a revision, from which a client could not go on
+		if w.batch != nil && len(*w.batch) >= most && (e == nil || e.rv != w.last) {
+			return true // not within a revision, from which a client could not go on
 		}
 		if e == nil {
 			w.cacher.metrics.terminated.Inc()
 			w.err = w.tooOld()
-			return
+			return false
 		}
 		if e.kind == cut {
 			w.err = e.err
-			return
+			return false
 		}
 		w.next++
 		if e.rv <= w.after {
@@ -373,6 +387,7 @@ func (w *watcher) collect() {
 			w.last = e.rv
 		}
 	}
+	return false
 }
 
 // arm returns what fires at the next event, nil where that is given to the watcher.
