@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -55,6 +56,7 @@ type Admission struct {
 	metrics    *Metrics
 	timeout    time.Duration
 	late       error // what is told of it
+	inquiries  sync.Pool
 }
 
 var (
@@ -81,7 +83,7 @@ func (x *Admission) candidates(ctx context.Context, a *admission.Attributes) (*c
 	if !ok {
 		return none, nil
 	}
-	return catalog.Policies().candidates(a), catalog
+	return catalog.Policies().candidates(a, catalog), catalog
 }
 
 // begin returns what the policies of a request share. The caller has to end it.

@@ -29,6 +29,8 @@ type evaluation struct {
 	namespaces rest.Getter
 	catalog    rest.Catalog
 	index      *Index
+	// answers are those of selectors; nil: they are not kept.
+	answers *answers
 
 	metrics *Metrics
 	// watch takes what is judged in place of the counters, where it is only asked what would be; given are params that
@@ -295,6 +297,24 @@ func (e *evaluation) namespaceLabels() (labels.Labels, error) {
 		return nil, apierrors.NewInternalError(err)
 	}
 	return labelsOf(ns), nil
+}
+
+// selectsNamespace asks the labels of the namespace that the object is in, or is.
+func (e *evaluation) selectsNamespace(s *selector) (bool, error) {
+	if e.answers != nil {
+		if yes, known := e.answers.namespaces[s.text]; known {
+			return yes, nil
+		}
+	}
+	set, err := e.namespaceLabels()
+	if err != nil {
+		return false, err
+	}
+	yes := s.Matches(set)
+	if e.answers != nil {
+		e.answers.namespaces[s.text] = yes
+	}
+	return yes, nil
 }
 
 // abandoned reports whether the time of the request itself is over, so that nobody waits for a judgement.

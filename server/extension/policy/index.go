@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/policies"
 	"weir.dev/weir/server/admission"
+	"weir.dev/weir/server/rest"
 )
 
 // Policy is one policy in force. It is immutable.
@@ -33,8 +35,10 @@ type Policy struct {
 	Bindings []*Binding
 	// Tally counts what the policy did by all bindings together; nil: nobody does.
 	Tally *Tally
-	// series are its metrics, from when it is in an index.
+	// series are its metrics, gate what its selectors want and rank its place, from when it is in an index.
 	series *series
+	gate   *gate
+	rank   int
 }
 
 // Binding puts a policy in force for some requests. It is immutable.
@@ -79,18 +83,22 @@ type Index struct {
 type indexKey struct {
 	group, resource, subresource string
 	operation                    admission.Operation
+	// namespaced: the object is in a namespace. A namespace is in the cluster, though its requests name a namespace: itself.
+	namespaced bool
 }
 
-type candidates struct{ validating, mutating []*Policy }
+func (k indexKey) isNamespaces() bool { return k.group == "" && k.resource == "namespaces" }
+
+type candidates struct{ validating, mutating *roster }
 
 // NewIndex returns the index of policies, which are the index's from then on. Those without a binding are not in force.
-func NewIndex(policies []*Policy) *Index {
+func NewIndex(list []*Policy) *Index {
 	x := &Index{}
-	for _, p := range policies {
+	for _, p := range list {
 		if len(p.Bindings) == 0 {
 			continue
 		}
-		p.series = newSeries(len(p.Bindings))
+		p.series, p.gate = newSeries(len(p.Bindings)), newGate(p, false)
 		if _, ok := p.Judge.(Mutator); ok || p.Kind == "MutatingAdmissionPolicy" {
 			x.mutating = append(x.mutating, p)
 		} else {
@@ -100,34 +108,54 @@ func NewIndex(policies []*Policy) *Index {
 	byName := func(a, b *Policy) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Kind, b.Kind)) }
 	slices.SortFunc(x.validating, byName)
 	slices.SortFunc(x.mutating, byName)
+	for _, list := range [][]*Policy{x.validating, x.mutating} {
+		for i, p := range list {
+			p.rank = i
+		}
+	}
 	return x
 }
 
 // none is what concerns a request that no policy may concern.
-var none = &candidates{}
+var none = &candidates{&roster{}, &roster{}}
 
-// candidates returns the policies that may concern a request. A nil Index has none.
-func (x *Index) candidates(a *admission.Attributes) *candidates {
+// candidates returns the policies that may concern a request, whatever its labels. catalog is what the index belongs to. A
+// nil Index has none.
+func (x *Index) candidates(a *admission.Attributes, catalog rest.Catalog) *candidates {
 	if x == nil || len(x.validating)+len(x.mutating) == 0 || isExempt(a) {
 		return none
 	}
-	key := indexKey{group: a.Resource.Group, resource: a.Resource.Resource, subresource: a.Subresource, operation: a.Operation}
+	key := indexKey{group: a.Resource.Group, resource: a.Resource.Resource, subresource: a.Subresource, operation: a.Operation,
+		namespaced: a.Namespace != "" && !isNamespaces(a)}
 	if c, ok := x.found.Load(key); ok {
 		return c.(*candidates)
 	}
-	c := &candidates{validating: concerned(x.validating, key), mutating: concerned(x.mutating, key)}
+	unserved := func(p *Policy) bool {
+		if p.ParamKind == nil {
+			return false
+		}
+		r, _ := x.resourceOf(catalog, *p.ParamKind)
+		return r == nil
+	}
+	c := &candidates{
+		validating: newRoster(concerned(x.validating, key), key, func(p *Policy) bool {
+			_, judges := p.Judge.(policies.Judge)
+			return p.Err != nil || !judges || unserved(p)
+		}),
+		mutating: newRoster(concerned(x.mutating, key), key, func(p *Policy) bool { return p.Err != nil || unserved(p) }),
+	}
 	x.found.Store(key, c)
 	return c
 }
 
-func concerned(policies []*Policy, key indexKey) []*Policy {
-	var list []*Policy
-	for _, p := range policies {
+func concerned(list []*Policy, key indexKey) []*Policy {
+	var some []*Policy
+	for _, p := range list {
 		if p.Match.concerns(key) && slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.Match.concerns(key) }) {
-			list = append(list, p)
+			some = append(some, p)
 		}
 	}
-	return list
+	return some
 }
 
 // isExempt reports whether no policy is asked: a policy must not lock out its own repair, and reviews are questions.

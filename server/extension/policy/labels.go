@@ -15,6 +15,14 @@ func labelsOf(obj *document.Document) documentLabels {
 	return documentLabels{obj.Get("metadata", "labels")}
 }
 
+// labelsOfAny are those of an object that may be nil.
+func labelsOfAny(obj *document.Document) documentLabels {
+	if obj == nil {
+		return documentLabels{}
+	}
+	return labelsOf(obj)
+}
+
 // Has implements labels.Labels.
 func (l documentLabels) Has(name string) bool { return l.value.Get(name).Exists() }
 

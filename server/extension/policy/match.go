@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unique"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"weir.dev/weir/server/admission"
 )
@@ -17,7 +20,7 @@ import (
 // says it. It is immutable; nil concerns every request.
 type Match struct {
 	// namespaces and objects are nil where they select everything.
-	namespaces, objects labels.Selector
+	namespaces, objects *selector
 	rules, excluded     []rule
 	// exact: only the version that the request names counts, not an equivalent one.
 	exact bool
@@ -57,14 +60,44 @@ func NewMatch(from *admissionregistrationv1.MatchResources) (*Match, error) {
 	return m, nil
 }
 
+// selector selects by labels. It is immutable.
+type selector struct {
+	labels.Selector
+	// text is the same for equal selectors.
+	text unique.Handle[string]
+	// key is a label that has one of values in all that is selected; values is nil where there is none. A namespace's name is
+	// taken before others.
+	key    string
+	values []string
+}
+
+// String implements fmt.Stringer. A nil selector selects everything.
+func (s *selector) String() string {
+	if s == nil {
+		return ""
+	}
+	return s.text.Value()
+}
+
 // newSelector returns nil for a selector that selects everything.
-func newSelector(from *metav1.LabelSelector) (labels.Selector, error) {
+func newSelector(from *metav1.LabelSelector) (*selector, error) {
 	if from == nil {
 		return nil, nil
 	}
-	s, err := metav1.LabelSelectorAsSelector(from)
-	if err != nil || s.Empty() {
+	by, err := metav1.LabelSelectorAsSelector(from)
+	if err != nil || by.Empty() {
 		return nil, err
+	}
+	s := &selector{Selector: by, text: unique.Make(by.String())}
+	requirements, _ := by.Requirements()
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.Equals, selection.DoubleEquals, selection.In:
+			if s.values == nil || r.Key() == corev1.LabelMetadataName {
+				s.key, s.values = r.Key(), r.ValuesUnsorted()
+			}
+		default:
+		}
 	}
 	return s, nil
 }
@@ -101,13 +134,13 @@ func unlessAll(list []string) []string {
 	return append([]string{}, list...)
 }
 
-// concerns reports whether a rule may select a request of that kind, whatever its version, namespace and name. It is what the index asks.
+// concerns reports whether a rule may select a request of that kind, whatever its version and name. It is what the index asks.
 func (m *Match) concerns(k indexKey) bool {
 	if m == nil || len(m.rules) == 0 {
 		return true
 	}
 	return slices.ContainsFunc(m.rules, func(r rule) bool {
-		return r.selectsOperation(k.operation) && r.selectsResource(k.group, k.resource, k.subresource)
+		return r.selectsOperation(k.operation) && r.selectsResource(k.group, k.resource, k.subresource) && r.selectsScope(k.namespaced)
 	})
 }
 
@@ -133,18 +166,17 @@ func (r *rule) selects(e *evaluation, version string) bool {
 	return r.selectsOperation(a.Operation) &&
 		(r.versions == nil || slices.Contains(r.versions, version)) &&
 		r.selectsResource(a.Resource.Group, a.Resource.Resource, a.Subresource) &&
-		r.selectsScope(a) &&
+		r.selectsScope(a.Namespace != "" && !isNamespaces(a)) &&
 		(len(r.names) == 0 || slices.Contains(r.names, a.Name))
 }
 
-// selectsScope looks at where the object is. A namespace is in the cluster, though its requests name a namespace: itself.
-func (r *rule) selectsScope(a *admission.Attributes) bool {
-	inNamespace := a.Namespace != "" && !isNamespaces(a)
+// selectsScope looks at where the object is.
+func (r *rule) selectsScope(namespaced bool) bool {
 	switch r.scope {
 	case admissionregistrationv1.NamespacedScope:
-		return inNamespace
+		return namespaced
 	case admissionregistrationv1.ClusterScope:
-		return !inNamespace
+		return !namespaced
 	default:
 		return true
 	}
@@ -209,22 +241,13 @@ func (m *Match) rulesMatch(e *evaluation, rules []rule) (as target, ok bool) {
 
 // matchesNamespace asks the labels of the namespace that the object is in, or is. What is in no namespace is never exempt.
 func (m *Match) matchesNamespace(e *evaluation) (bool, error) {
-	if m.namespaces == nil || e.attributes.Namespace == "" && !isNamespaces(e.attributes) {
+	if m.namespaces == nil || isNowhere(e.attributes) {
 		return true, nil
 	}
-	set, err := e.namespaceLabels()
-	if err != nil {
-		return false, err
-	}
-	return m.namespaces.Matches(set), nil
+	return e.selectsNamespace(m.namespaces)
 }
 
 // matchesObject asks the labels of the object, or of what it was.
 func (m *Match) matchesObject(e *evaluation) bool {
-	if m.objects == nil {
-		return true
-	}
-	a := e.attributes
-	return a.Object != nil && m.objects.Matches(labelsOf(a.Object)) ||
-		a.OldObject != nil && m.objects.Matches(labelsOf(a.OldObject))
+	return m.objects == nil || e.answers.selectsObject(e.attributes, m.objects)
 }

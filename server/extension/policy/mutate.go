@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sort"
 	"strings"
 	"time"
 
@@ -22,13 +23,21 @@ func (x *Admission) Admit(ctx context.Context, a *admission.Attributes) error {
 		return nil
 	}
 	found, catalog := x.candidates(ctx, a)
-	if len(found.mutating) == 0 {
+	if found.mutating.isEmpty() {
 		return nil
 	}
-	e, end := x.begin(ctx, a, catalog)
-	defer end()
-	m := mutation{evaluation: e}
-	if err := m.all(found.mutating); err != nil {
+	q := x.inquire(ctx, a, catalog)
+	defer q.end()
+	open := found.mutating.open(q)
+	if len(open) == 0 {
+		return nil
+	}
+	m := mutation{evaluation: q.begin()}
+	m.after = func(p *Policy) []*Policy {
+		open := found.mutating.open(q)
+		return open[sort.Search(len(open), func(i int) bool { return open[i].rank > p.rank }):]
+	}
+	if err := m.all(open); err != nil {
 		return err
 	}
 	m.audit.publish(ctx)
@@ -51,6 +60,8 @@ type mutation struct {
 	again           bool
 	// ledger has the paths that each policy has written.
 	ledger ledger
+	// after returns the policies behind one that concern what it made of the object; nil: those that there are.
+	after func(p *Policy) []*Policy
 }
 
 // mutatorRun is one judgement by a mutating policy.
@@ -66,9 +77,14 @@ type mutatorRun struct {
 
 // all runs policies, those again that ask for it, and asks whether they settle.
 func (m *mutation) all(policies []*Policy) error {
-	for _, p := range policies {
+	for len(policies) > 0 {
+		p, before := policies[0], m.attributes.Object
 		if err := m.policy(p); err != nil {
 			return err
+		}
+		policies = policies[1:]
+		if m.after != nil && m.attributes.Object != before {
+			policies = m.after(p)
 		}
 	}
 	m.again, m.shared = true, false
@@ -183,6 +199,7 @@ func (m *mutation) run(r *mutatorRun) error {
 	m.ledger.note(p, b, m.attributes.Object, back)
 	m.attributes.Object = back
 	m.views = nil // they are of what was before
+	m.answers.forget(m.attributes)
 	m.changedAt = m.step
 	message := ""
 	if m.watch != nil {

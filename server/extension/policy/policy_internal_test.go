@@ -54,11 +54,7 @@ func TestIndex(t *testing.T) {
 			a := &admission.Attributes{Operation: tc.operation, Subresource: tc.subresource,
 				Resource: schema.GroupVersionResource{Group: tc.group, Version: "v1", Resource: tc.resource}}
 			for range 2 { // the second time it is remembered
-				var got []string
-				for _, p := range x.candidates(a).validating {
-					got = append(got, p.Name)
-				}
-				if !slices.Equal(got, tc.want) {
+				if got := names(openOf(t, x, a)); !slices.Equal(got, tc.want) {
 					t.Errorf("got %v, want %v", got, tc.want)
 				}
 			}
@@ -66,26 +62,23 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// What concerns no policy costs no allocation, however many there are.
-func TestIndexCostsNothingWhereNothingMatches(t *testing.T) {
-	var list []*Policy
-	for i := range 1000 {
-		m, err := NewMatch(rules("example.com", fmt.Sprintf("things%d", i), "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		list = append(list, &Policy{Kind: validatingKind, Name: fmt.Sprint(i), Match: m, Bindings: []*Binding{{Name: "b"}}})
+// openOf are the validating policies that an index has judge a request.
+func openOf(t *testing.T, x *Index, a *admission.Attributes) []*Policy {
+	t.Helper()
+	by, err := NewAdmission(Config{Namespaces: storedNamespaces{}})
+	if err != nil {
+		t.Fatal(err)
 	}
-	x := NewIndex(list)
-	a := &admission.Attributes{Operation: admission.Create, Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
-	x.candidates(a)
-	if n := testing.AllocsPerRun(100, func() {
-		if c := x.candidates(a); len(c.validating) != 0 {
-			t.Fatal("a policy is said to concern pods")
-		}
-	}); n > 1 {
-		t.Errorf("%v allocations", n)
+	q := by.inquire(t.Context(), a, policyCatalog{index: x})
+	defer q.end()
+	return x.candidates(a, q.catalog).validating.open(q)
+}
+
+func names(list []*Policy) (names []string) {
+	for _, p := range list {
+		names = append(names, p.Name)
 	}
+	return names
 }
 
 // TestRollout: a share of the objects is enforced for, and what it is for one object does not depend on the request.

@@ -84,7 +84,7 @@ func (s *survey) operation(r *rest.Resource, p *Policy, mutating bool) (op admis
 		operations = []admission.Operation{s.Operation}
 	}
 	for _, op := range operations {
-		key := indexKey{group: r.Group, resource: r.Name, operation: op}
+		key := indexKey{group: r.Group, resource: r.Name, operation: op, namespaced: r.Namespaced}
 		if (op != admission.Delete || !mutating) && p.Match.concerns(key) &&
 			slices.ContainsFunc(p.Bindings, func(b *Binding) bool { return b.Match.concerns(key) }) {
 			return op, true

@@ -25,13 +25,17 @@ const (
 // Validate implements admission.Validator.
 func (x *Admission) Validate(ctx context.Context, a *admission.Attributes) error {
 	found, catalog := x.candidates(ctx, a)
-	if len(found.validating) == 0 {
+	if found.validating.isEmpty() {
 		return nil
 	}
-	e, end := x.begin(ctx, a, catalog)
-	defer end()
-	v := validation{evaluation: e}
-	for _, p := range found.validating {
+	q := x.inquire(ctx, a, catalog)
+	defer q.end()
+	open := found.validating.open(q)
+	if len(open) == 0 {
+		return nil
+	}
+	v := validation{evaluation: q.begin()}
+	for _, p := range open {
 		if err := v.policy(p); err != nil {
 			return err
 		}
