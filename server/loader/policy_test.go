@@ -36,39 +36,6 @@ func bound() *unstructured.Unstructured {
 		map[string]any{"policyName": "demanding", "validationActions": []any{"Deny"}})
 }
 
-// Contract 4 for policies and bindings.
-func TestPolicyIsInForceWhenItIsWritten(t *testing.T) {
-	f := start(t)
-	f.put(t, validatingPolicies, demanding("none"))
-	f.put(t, validatingBindings, bound())
-	rounds := 1000
-	if testing.Short() {
-		rounds = 100
-	}
-	for i := range rounds {
-		now, before := fmt.Sprint("v", i), fmt.Sprint("v", i-1)
-		f.put(t, validatingPolicies, demanding(now))
-		if _, err := f.write(t, now); err != nil {
-			t.Fatalf("round %d: %v", i, err)
-		}
-		if _, err := f.write(t, before); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "v must be "+now) {
-			t.Fatalf("round %d: the rule before it is still in force: %v", i, err)
-		}
-	}
-	for i := range 20 {
-		if err := f.client.Resource(validatingBindings).Delete(t.Context(), "demanding", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := f.write(t, "free"); err != nil {
-			t.Fatalf("round %d: unbound and still in force: %v", i, err)
-		}
-		f.put(t, validatingBindings, bound())
-		if _, err := f.write(t, "free"); !apierrors.IsInvalid(err) {
-			t.Fatalf("round %d: bound and not in force: %v", i, err)
-		}
-	}
-}
-
 // Contract 5: no request is served before the policies that the storage knows are in force.
 func TestPolicyIsInForceAfterARestart(t *testing.T) {
 	f := start(t)
