@@ -40,7 +40,7 @@ func benchObject(tb testing.TB, size int) *document.Document {
 func fiveGuest(tb testing.TB, language build.Language) []byte {
 	tb.Helper()
 	if missing := build.Missing(tb.Context(), language); missing != nil {
-		tb.Skip(missing)
+		lacks(tb, missing)
 	}
 	file := filepath.Join(tb.TempDir(), "five.wasm")
 	dir := filepath.Join("hosttest/testdata/five", string(language))

@@ -14,6 +14,12 @@ import (
 // RaceEnabled tells whether the race detector is on.
 const RaceEnabled = raceEnabled
 
+// Lacks skips a test for want of what it needs, or fails it where CI is set.
+func Lacks(t testing.TB, missing error) {
+	t.Helper()
+	lacks(t, missing)
+}
+
 // LentGuest is a guest that is out of its module's pool, as for a call.
 type LentGuest struct {
 	m *Module

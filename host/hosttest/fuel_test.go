@@ -79,7 +79,8 @@ func measuredGuests() []measured {
 // interpreted, and for the modules that were measured it is what is in
 // testdata/fuel.json. Fuel counts the instructions of the module, so it
 // depends on the compiler that made it: what another version of a toolchain
-// made, a module of another digest, is only compared with the interpreter.
+// made, a module of another digest, is only compared with the interpreter, see
+// compareFuel.
 func TestFuel(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one goroutine, and the interpreter takes ten times as long under the race detector")
@@ -119,6 +120,15 @@ func TestFuel(t *testing.T) {
 	if found := exampleDirs(t); !*rewrite && !slices.Equal(found, slices.Sorted(slices.Values(dirs))) {
 		t.Errorf("there are guests in %q, measured are %q", found, dirs)
 	}
+	for dir := range records {
+		switch {
+		case slices.Contains(dirs, dir):
+		case *rewrite:
+			delete(records, dir)
+		default:
+			t.Errorf("%s has %s, where no guest is measured", fuelFile, dir)
+		}
+	}
 	if *rewrite && !t.Failed() {
 		raw, err := json.MarshalIndent(records, "", "  ")
 		if err != nil {
@@ -130,13 +140,27 @@ func TestFuel(t *testing.T) {
 	}
 }
 
-func compareFuel(t *testing.T, have, want fuelRecord) {
+// measureAgain is what to do when the fuel of guests has changed.
+const measureAgain = "go test ./host/hosttest -run TestFuel -rewrite"
+
+// compareFuel compares what was used with what is in testdata/fuel.json. A
+// module that another version of its toolchain made has no fuel to compare it
+// with: the test is skipped, and says how to measure anew. One of another digest
+// that the same version made is a failure where CI is set.
+func compareFuel(t testing.TB, have, want fuelRecord) {
 	t.Helper()
-	const again = "go test ./host/hosttest -run TestFuel -rewrite"
-	if have.Digest != want.Digest && have.Toolchain != want.Toolchain {
-		t.Logf("not compared with %s: it is for a module that %q made, this one is of %q; to measure those at hand: %s",
-			fuelFile, want.Toolchain, have.Toolchain, again)
+	if want.Digest == "" {
+		t.Errorf("not in %s; to measure it: %s", fuelFile, measureAgain)
 		return
+	}
+	if have.Digest != want.Digest && have.Toolchain != want.Toolchain {
+		if slices.Equal(versionsOf(have.Toolchain), versionsOf(want.Toolchain)) && os.Getenv("CI") != "" {
+			t.Errorf("%q made another module than %q, of the same version, did when %s was measured; if that is meant: %s",
+				have.Toolchain, want.Toolchain, fuelFile, measureAgain)
+			return
+		}
+		t.Skipf("fuel not compared: %s is for modules of %q, this one is of %q; to measure those of this toolchain: %s",
+			fuelFile, want.Toolchain, have.Toolchain, measureAgain)
 	}
 	differs := false
 	for name, fuel := range have.Fuel {
@@ -152,7 +176,80 @@ func compareFuel(t *testing.T, have, want fuelRecord) {
 		}
 	}
 	if differs {
-		t.Errorf("module %s, measured was %s; if other fuel is meant: %s", have.Digest, want.Digest, again)
+		t.Errorf("module %s, measured was %s; if other fuel is meant: %s", have.Digest, want.Digest, measureAgain)
+	}
+}
+
+var versionNumber = regexp.MustCompile(`[0-9]+(\.[0-9]+)+`)
+
+// versionsOf are the versions of the tools of a toolchain.
+func versionsOf(toolchain string) []string { return versionNumber.FindAllString(toolchain, -1) }
+
+// outcome notes how a test would have ended.
+type outcome struct {
+	testing.TB
+	failed, skipped string
+}
+
+func (o *outcome) Helper() {}
+
+func (o *outcome) Errorf(format string, args ...any) { o.failed += fmt.Sprintf(format, args...) + "\n" }
+
+func (o *outcome) Skipf(format string, args ...any) {
+	o.skipped = fmt.Sprintf(format, args...)
+	panic(o)
+}
+
+// TestCompareFuel: fuel that is not what was measured never passes, and only
+// where the version of a compiler has changed is it not compared.
+func TestCompareFuel(t *testing.T) {
+	const (
+		measured = "Debian clang version 14.0.6, Debian LLD 14.0.6"
+		rebuilt  = "Ubuntu clang version 14.0.6-1, Ubuntu LLD 14.0.6"
+		patched  = "Debian clang version 14.0.7, Debian LLD 14.0.6"
+	)
+	record := func(toolchain, digest string, fuel uint64) fuelRecord {
+		return fuelRecord{Toolchain: toolchain, Digest: digest, Fuel: map[string]uint64{"call": fuel}}
+	}
+	want := record(measured, "a", 7)
+	tests := []struct {
+		name            string
+		have, want      fuelRecord
+		ci              string
+		failed, skipped string // a part of it; "" if it may not
+	}{
+		{"the same", record(measured, "a", 7), want, "1", "", ""},
+		{"other fuel", record(measured, "a", 8), want, "", "call: 8 units, want 7", ""},
+		{"another module", record(measured, "b", 7), want, "1", "", ""},
+		{"another module, other fuel", record(measured, "b", 8), want, "", "call: 8 units, want 7", ""},
+		{"another compiler, the same module", record(patched, "a", 8), want, "1", "call: 8 units, want 7", ""},
+		{"a call more", record(measured, "a", 7), fuelRecord{measured, "a", map[string]uint64{}}, "", "call: 7 units, want 0", ""},
+		{"a call less", fuelRecord{measured, "a", nil}, want, "", "call: is no more", ""},
+		{"never measured", record(measured, "a", 7), fuelRecord{}, "", "not in " + fuelFile, ""},
+		{"a patch release", record(patched, "b", 8), want, "1", "", `modules of "` + measured + `", this one is of "` + patched + `"; to measure those of this toolchain: ` + measureAgain},
+		{"a patch release at home", record(patched, "b", 8), want, "", "", "to measure those of this toolchain: " + measureAgain},
+		{"another build of the compiler", record(rebuilt, "b", 8), want, "1", "of the same version", ""},
+		{"another build of the compiler at home", record(rebuilt, "b", 8), want, "", "", "fuel not compared"},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("CI", tc.ci)
+			o := &outcome{TB: t}
+			func() {
+				defer func() {
+					if r := recover(); r != nil && r != any(o) {
+						panic(r)
+					}
+				}()
+				compareFuel(o, tc.have, tc.want)
+			}()
+			if (o.failed == "") != (tc.failed == "") || !strings.Contains(o.failed, tc.failed) {
+				t.Errorf("fails with %q, want %q", o.failed, tc.failed)
+			}
+			if (o.skipped == "") != (tc.skipped == "") || !strings.Contains(o.skipped, tc.skipped) {
+				t.Errorf("skipped with %q, want %q", o.skipped, tc.skipped)
+			}
+		})
 	}
 }
 
