@@ -14,10 +14,14 @@ import (
 // diskBytes is the size of smallDisk: etcd wants twice 64 MB at once for its log.
 const diskBytes = "200m"
 
-// smallDisk returns a file system of a small size, and skips the test where it may not make one.
+// smallDisk returns a file system of a small size. To mount one takes root, or the capability SYS_ADMIN: who has
+// neither skips the test, but in CI (the variable CI is set) root must be able to.
 func smallDisk(t *testing.T) string {
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+diskBytes); err != nil {
+		if mustMount(os.Geteuid(), os.Getenv("CI")) {
+			t.Fatalf("a small file system cannot be mounted: %v; give the container that CI runs in the capability SYS_ADMIN", err)
+		}
 		t.Skipf("a small file system cannot be mounted: %v; run as root on Linux", err)
 	}
 	t.Cleanup(func() {
@@ -26,6 +30,21 @@ func smallDisk(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// mustMount reports whether a file system that cannot be mounted is a failure.
+func mustMount(uid int, ci string) bool { return uid == 0 && ci != "" && ci != "false" }
+
+func TestMustMount(t *testing.T) {
+	for _, tc := range []struct {
+		uid  int
+		ci   string
+		want bool
+	}{{0, "true", true}, {0, "1", true}, {0, "", false}, {0, "false", false}, {1000, "true", false}} {
+		if got := mustMount(tc.uid, tc.ci); got != tc.want {
+			t.Errorf("uid %d, CI=%q: %t, want %t", tc.uid, tc.ci, got, tc.want)
+		}
+	}
 }
 
 // fillDisk fills the file system, frees it after a while and starts what has ended.
@@ -42,6 +61,7 @@ func fillDisk(ctx context.Context, r *run) {
 			return
 		}
 		r.fault("disk full")
+		r.note(fullStorage)
 		r.wait(ctx, 2*time.Second, 6*time.Second)
 		if err := os.Remove(filler); err != nil {
 			r.t.Error(err)

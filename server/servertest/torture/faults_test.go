@@ -227,6 +227,7 @@ func compactAlways(ctx context.Context, r *run) {
 		}
 		if _, err := r.recorder.client.Compact(ctx, r.recorder.seen.Load()); err == nil {
 			r.fault("compact %d", r.recorder.seen.Load())
+			r.note(compactions)
 		}
 	}
 }
@@ -251,6 +252,7 @@ func fillQuota(ctx context.Context, r *run) {
 	for ctx.Err() == nil {
 		if full(ctx) {
 			r.fault("no space")
+			r.note(fullStorage)
 			r.wait(ctx, time.Second, 2*time.Second)
 			if ctx.Err() == nil {
 				relieve(ctx)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // process is a binary that can be killed and started again. It ends with the test.
@@ -27,6 +29,8 @@ type process struct {
 	mu      sync.Mutex
 	command *exec.Cmd     // nil when it does not run; guarded by mu
 	ended   chan struct{} // closed when the latest command has ended; guarded by mu
+	// killed and paused count how often SIGKILL has ended it, and SIGSTOP was seen to have stopped it; guarded by mu
+	killed, paused int
 }
 
 func newProcess(t *testing.T, name, binary, logs string, args ...string) *process {
@@ -64,6 +68,9 @@ func (p *process) start() error {
 		_ = command.Wait()
 		p.mu.Lock()
 		p.command = nil
+		if status, ok := command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() && status.Signal() == syscall.SIGKILL {
+			p.killed++
+		}
 		p.mu.Unlock()
 		close(ended)
 	}()
@@ -79,8 +86,25 @@ func (p *process) signal(s os.Signal) {
 	}
 }
 
-func (p *process) stop() { p.signal(syscall.SIGSTOP) }
 func (p *process) cont() { p.signal(syscall.SIGCONT) }
+
+// stop pauses the process.
+func (p *process) stop() {
+	p.signal(syscall.SIGSTOP)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	err := eventually(ctx, time.Millisecond, func(context.Context) error {
+		if pid := p.pid(); pid != 0 && !isStopped(pid) {
+			return errors.New("not stopped yet")
+		}
+		return nil
+	})
+	if err == nil && p.pid() != 0 {
+		p.mu.Lock()
+		p.paused++
+		p.mu.Unlock()
+	}
+}
 
 // kill ends the process with SIGKILL and waits for it.
 func (p *process) kill() {

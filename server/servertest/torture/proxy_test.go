@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -36,7 +37,12 @@ type proxy struct {
 	open    map[*link]struct{} // guarded by mu
 	closed  bool               // guarded by mu
 	work    sync.WaitGroup
+
+	did passing
 }
+
+// passing counts what a proxy did to what passes it: pieces that were late or held, and connections.
+type passing struct{ delayed, held, refused, reset atomic.Int64 }
 
 // link is one connection through a proxy.
 type link struct {
@@ -100,6 +106,7 @@ func (p *proxy) reset() int {
 	for _, l := range links {
 		l.end()
 	}
+	p.did.reset.Add(int64(len(links)))
 	return len(links)
 }
 
@@ -110,6 +117,7 @@ func (p *proxy) accept() {
 			return
 		}
 		if w, _ := p.now(); w.refuse {
+			p.did.refused.Add(1)
 			abort(near)
 			continue
 		}
@@ -177,6 +185,7 @@ func (p *proxy) copy(l *link, to io.Writer, from io.Reader, held func(weather) b
 		for n > 0 {
 			w, changed := p.now()
 			if held(w) || w.cut[l.source] {
+				p.did.held.Add(1)
 				select {
 				case <-changed:
 				case <-l.ended:
@@ -185,6 +194,7 @@ func (p *proxy) copy(l *link, to io.Writer, from io.Reader, held func(weather) b
 				continue
 			}
 			if w.delay > 0 {
+				p.did.delayed.Add(1)
 				timer := time.NewTimer(w.delay)
 				select {
 				case <-timer.C:
@@ -281,7 +291,10 @@ func TestProxy(t *testing.T) {
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		t.Errorf("what was held does not come: %v", err)
 	}
-	if p.reset() != 1 {
+	if p.did.held.Load() != 1 {
+		t.Errorf("%d pieces held, want one", p.did.held.Load())
+	}
+	if p.reset() != 1 || p.did.reset.Load() != 1 {
 		t.Error("not one connection")
 	}
 	if err := echo(10 * time.Second); err == nil {

@@ -49,6 +49,10 @@ type plan struct {
 	dir func(t *testing.T) string
 	// faults runs until its context is done; nil: nothing fails.
 	faults func(context.Context, *run)
+	// each is how long a fault and the pause before it take at most, most of the time; 0: slowFault.
+	each time.Duration
+	// shows are the effects of its faults: each must be seen. showsAny: one of them must.
+	shows, showsAny []effect
 	// check looks at what the scenario has of its own.
 	check func(*run)
 }
@@ -84,6 +88,9 @@ type run struct {
 	count atomic.Int64 // of faults
 	peak  atomic.Int64 // memory in MiB
 	marks map[string]int64
+
+	mu    sync.Mutex
+	noted map[effect]int // guarded by mu
 }
 
 // now is in nanoseconds since the run began.
@@ -127,7 +134,7 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	name := fnv.New64()
 	_, _ = name.Write([]byte(p.name))
 	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(&lockedSource{source: rand.NewPCG(seed, name.Sum64())}),
-		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}}
+		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}, noted: map[effect]int{}}
 	r.longest = 9
 	if duration <= brief {
 		r.longest = 4
@@ -448,6 +455,7 @@ func (r *run) judge() figures {
 		f.other += report(t, s.name+" says", s.complaints())
 	}
 	f.memory = int(r.peak.Load())
+	f.other += report(t, "nothing is shown", r.shortfalls(f, r.effects(), r.duration))
 	if r.plan.check != nil {
 		r.plan.check(r)
 	}

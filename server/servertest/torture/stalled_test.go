@@ -56,6 +56,9 @@ func checkStalled(r *run) {
 	if is > 4*was+100*time.Millisecond {
 		r.t.Errorf("writes take %s beside stalled watchers, %s without", is, was)
 	}
+	if n := r.effects()[stalledWatches]; n < r.stalled*9/10 {
+		r.t.Errorf("%d watchers were stalled, want %d", n, r.stalled)
+	}
 	narrow := 0
 	for _, w := range r.watchers {
 		if w.left {

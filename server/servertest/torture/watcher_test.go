@@ -36,8 +36,8 @@ type watcher struct {
 	expired  int
 	breaks   int
 	arrivals []arrival
-	// left: it has gone without reading, as it should.
-	left bool
+	// held: it has not read what the server was ready to send. left: it has gone without reading, as it should.
+	held, left bool
 }
 
 // arrival is when an event came.
@@ -152,6 +152,10 @@ func (w *watcher) once(ctx context.Context, g *segment) error {
 		return fmt.Errorf("%d: %.200s", resp.StatusCode, data)
 	}
 	if w.stalled != nil {
+		if !w.held {
+			w.held = true
+			w.run.note(stalledWatches)
+		}
 		select {
 		case <-w.stalled:
 		case <-ctx.Done():
