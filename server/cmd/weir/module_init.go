@@ -121,15 +121,18 @@ func addSDK(files map[string][]byte, name string, language build.Language) error
 		files[file] = bytes.ReplaceAll(files[file], []byte(old), []byte(new))
 		return nil
 	}
-	files[".gitignore"] = []byte("/*.wasm\n")
+	// Where the README has a server run, its keys are in weir-data.
+	const made = "/*.wasm\n/modules/\n/weir-data/\n"
+	files[".gitignore"] = []byte(made)
 	switch language {
 	case build.C:
+		files[".gitignore"] = []byte(made + "/test/hooks_test\n")
 		return copySources(files, "sdk/c", "weir")
 	case build.Rust:
-		files[".gitignore"] = []byte("/*.wasm\n/target/\n")
+		files[".gitignore"] = []byte(made + "/target/\n")
 		return errors.Join(copySources(files, "sdk/rust", "weir"), replace("Cargo.toml", "../../../sdk/rust", "weir"))
 	case build.AssemblyScript:
-		files[".gitignore"] = []byte("/*.wasm\n/build/\n/node_modules/\n")
+		files[".gitignore"] = []byte(made + "/build/\n/node_modules/\n")
 		return errors.Join(copySources(files, "sdk/assemblyscript", "weir"), replace("package.json", "file:../../../sdk/assemblyscript", "file:weir"))
 	}
 	mod, err := fs.ReadFile(sources.Sources(), "go.mod")

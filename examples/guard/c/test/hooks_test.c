@@ -1,6 +1,6 @@
 /* The hooks on this machine:
  *
- *   cc -std=c11 -Iweir -o /tmp/hooks_test test/hooks_test.c src/guard.c weir/weir.c && /tmp/hooks_test
+ *   clang -std=c11 -Iweir -o test/hooks_test test/hooks_test.c src/guard.c weir/weir.c && test/hooks_test
  */
 #include <stdio.h>
 
