@@ -227,12 +227,14 @@ func (w *response) OfferChunks(chunks [][]byte) (taken bool, later func()) {
 	c, st := w.stream.conn, w.stream
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	others := len(c.out.waiters) > 0 // their turn comes first
-	if c.cork == nil || c.closed || !w.sentHeader || st.request.Method == http.MethodHead || others || !c.fitsLocked(st, size) {
+	if c.cork == nil || c.closed || !w.sentHeader || st.request.Method == http.MethodHead {
 		return false, nil
 	}
 	if size == 0 {
 		return true, nil
+	}
+	if !c.fitsLocked(st, size) {
+		return false, nil
 	}
 	w.written += int64(size)
 	c.framesLocked(st, chunks, size)

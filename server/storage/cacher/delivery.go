@@ -13,14 +13,15 @@ const (
 	// manyTakers is from how many watchers of a topic on that take events are given to them by one goroutine. Fewer
 	// are woken: they are on other processors at once, and it costs little.
 	manyTakers = 8
-	// takenBatch bounds what a taker is given at a time, but for the events of one revision. All takers of a topic get
-	// theirs before one gets more, so that they share what is made of an event.
-	takenBatch = 32
 	// takersBetween is how many takers are given events before what is left to do for them is done.
 	takersBetween = 1024
 	// laterShare is how much of what is left to do is worth a goroutine.
 	laterShare = 4
 )
+
+// takenBatch bounds what a taker is given at a time. All takers of a topic get theirs before one gets more, so that they
+// share what is made of an event; and a connection must be able to take it without waiting.
+var takenBatch = batchLimit{events: 32, bytes: 64 << 10}
 
 // delivery gives events to watchers that take them, see storage.Offerer, so that an event wakes one goroutine and not
 // one for each watcher.
@@ -87,16 +88,17 @@ func (c *Cacher) deliver(ctx context.Context) {
 			return
 		}
 		visits = c.hub.delivery.take(visits[:0])
+		visited := 0
 		for _, v := range visits {
 			takers = c.hub.takers(v.topic, takers[:0])
 			more := false
-			for i, w := range takers {
+			for _, w := range takers {
 				do, left := w.deliver(v.first)
 				if do != nil {
 					later = append(later, do)
 				}
 				more = more || left
-				if i%takersBetween == takersBetween-1 {
+				if visited++; visited%takersBetween == 0 {
 					later = c.doAll(later)
 				}
 			}
@@ -185,6 +187,7 @@ func (w *watcher) give(first uint64) (later func(), taken, more bool) {
 	case !missed:
 		w.next = max(w.next, first)
 	}
+	w.skip()
 	more = w.collect(takenBatch)
 	switch {
 	case w.err != nil:

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"weir.dev/weir/server/storage"
 )
@@ -258,7 +262,7 @@ func TestVisitMuch(t *testing.T) {
 	c := started(t, store, nil)
 	k := newTaker(t, c, testPrefix, selecting(t, rvString(c.Progress()), "", ""))
 	k.mu.Unlock()
-	const events = 2*takenBatch + 10
+	const events = 2*32 + 10
 	var want []string
 	var last storage.Row
 	for i := range events {
@@ -269,7 +273,7 @@ func TestVisitMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := uint64(0)
-	for _, taken := range []int{takenBatch, 2 * takenBatch, events, events} {
+	for _, taken := range []int{32, 64, events, events} {
 		_, more := k.deliver(first)
 		first = c.ring.tail.Load() - 1
 		if len(k.took) != taken || more != (taken < events) {
@@ -335,6 +339,104 @@ func TestQuietTopic(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSkip: where a watcher goes on is not behind an event of its topic that it has not seen.
+func TestSkip(t *testing.T) {
+	var h hub
+	for seq := range uint64(10) {
+		h.publish([]*event{{seq: seq + 1, cur: &element{row: storage.Row{Key: "a/x"}}}})
+	}
+	early := h.join(topicKey{kind: prefixTopic, scope: "b/"})
+	for seq := uint64(11); seq <= 40; seq++ {
+		key := "a/x"
+		if seq == 20 || seq == 30 {
+			key = "b/x"
+		}
+		h.publish([]*event{{seq: seq, cur: &element{row: storage.Row{Key: key}}}})
+	}
+	late := h.join(topicKey{kind: prefixTopic, scope: "c/"})
+	tests := []struct {
+		topic      *topic
+		next, want uint64
+	}{
+		{early, 5, 5}, // who knows what was there before the topic
+		{early, 10, 10},
+		{early, 11, 11},
+		{early, 20, 20},
+		{early, 21, 30}, {early, 29, 30}, {early, 30, 30},
+		{early, 31, 41}, {early, 40, 41}, {early, 41, 41}, {early, 50, 50},
+		{late, 39, 39}, {late, 40, 40}, {late, 41, 41},
+	}
+	for _, tc := range tests {
+		if got := tc.topic.skip(tc.next, h.announced.Load()); got != tc.want {
+			t.Errorf("%s from %d: %d, want %d", tc.topic.key.scope, tc.next, got, tc.want)
+		}
+	}
+	early.watchers = 1
+	w := &watcher{topic: early}
+	h.leave(w)
+	h.publish([]*event{{seq: 41, cur: &element{row: storage.Row{Key: "b/x"}}}, {seq: 42, cur: &element{row: storage.Row{Key: "a/x"}}}})
+	if got := early.skip(41, h.announced.Load()); got != 41 {
+		t.Errorf("on a topic that nobody watches any more: %d", got)
+	}
+}
+
+// TestQuietTopicRaces: a watcher that looks itself just when its topic has an event, which it has not been given yet,
+// is not hurt by how much happened before.
+func TestQuietTopicRaces(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		store := newFake()
+		putPod(t, store, "quiet", "x", "", "")
+		c := started(t, store, func(config *Config) { config.RingSize = 8 })
+		k := newTaker(t, c, testPrefix+"quiet/", selecting(t, rvString(c.Progress()), "", ""))
+		k.topic.many.Store(many)
+		var last storage.Row
+		for i := range 20 {
+			last = putPod(t, c, "busy", fmt.Sprint(i), "", "")
+			if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+		}
+		last = putPod(t, c, "quiet", "y", "", "")
+		if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+			t.Fatal(err)
+		}
+		for k.topic.latest.Load() == 0 || c.hub.announced.Load() != c.ring.tail.Load() { // what follows WaitUntil
+			runtime.Gosched()
+		}
+		if events, err := k.Next(t.Context()); err != nil || len(events) != 1 || describe(events[0]) != "ADDED quiet/y@23" {
+			t.Errorf("many %t: %v, %v", many, events, err)
+		}
+	}
+}
+
+// TestManyLabels: labels and fields are found however many an object has.
+func TestManyLabels(t *testing.T) {
+	for _, n := range []int{0, 1, manyPairs - 1, manyPairs, 1000} {
+		l, f := labels.Set{}, fields.Set{nameField: "x", "spec.nodeName": "n1"}
+		for i := range n {
+			l[fmt.Sprintf("l%d", i)] = fmt.Sprint(i)
+			f[fmt.Sprintf("f%d", i)] = fmt.Sprint(-i)
+		}
+		el := newElement(storage.Row{Key: testPrefix + "a/x"}, len(testPrefix), l, f)
+		for i := range n {
+			if value, ok := el.label(fmt.Sprintf("l%d", i)); !ok || value != fmt.Sprint(i) {
+				t.Errorf("label %d of %d: %q", i, n, value)
+			}
+			if value, ok := el.field(fmt.Sprintf("f%d", i)); !ok || value != fmt.Sprint(-i) {
+				t.Errorf("field %d of %d: %q", i, n, value)
+			}
+		}
+		if value, ok := el.field("spec.nodeName"); !ok || value != "n1" {
+			t.Errorf("field of %d: %q", n, value)
+		}
+		for _, name := range []string{"", "a", "l", "zz", "spec.nodeName"} {
+			if value, ok := el.label(name); ok {
+				t.Errorf("label %q of %d: %q", name, n, value)
+			}
+		}
 	}
 }
 

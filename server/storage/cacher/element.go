@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -67,12 +68,14 @@ func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element 
 		el.pairs = append(el.pairs, pair{unique.Make(name), unique.Make(value)})
 	}
 	el.labels = uint32(len(el.pairs))
+	order(el.pairs)
 	for name, value := range f {
 		if name == nameField && el.keyName || name == namespaceField && el.keyNamespace {
 			continue
 		}
 		el.pairs = append(el.pairs, pair{unique.Make(name), unique.Make(value)})
 	}
+	order(el.pairs[el.labels:])
 	return el
 }
 
@@ -106,7 +109,24 @@ func (el *element) field(name string) (string, bool) {
 	return find(el.pairs[el.labels:], name)
 }
 
+// manyPairs is from how many pairs on they are in order: a client may send tens of thousands of labels, and selectors
+// with many requirements.
+const manyPairs = 32
+
+func order(pairs []pair) {
+	if len(pairs) >= manyPairs {
+		slices.SortFunc(pairs, func(a, b pair) int { return strings.Compare(a.name.Value(), b.name.Value()) })
+	}
+}
+
 func find(pairs []pair, name string) (string, bool) {
+	if len(pairs) >= manyPairs {
+		i, found := slices.BinarySearchFunc(pairs, name, func(p pair, name string) int { return strings.Compare(p.name.Value(), name) })
+		if !found {
+			return "", false
+		}
+		return pairs[i].value.Value(), true
+	}
 	for _, p := range pairs {
 		if p.name.Value() == name {
 			return p.value.Value(), true

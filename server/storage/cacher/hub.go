@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -32,8 +33,9 @@ type topic struct {
 	signal
 	key      topicKey
 	watchers int // guarded by hub.mu
-	// latest is the seq of the last event that may concern the topic, as far as events have been announced.
-	latest atomic.Uint64
+	// latest is the seq of the last event that may concern the topic, as far as events have been announced, and before
+	// that of the last but one or later. before is stored first.
+	before, latest atomic.Uint64
 
 	// takers are the watchers that take events. guarded by hub.mu
 	takers []*watcher
@@ -43,6 +45,24 @@ type topic struct {
 	// isDue says that delivery is to visit the takers, first for which event. guarded by delivery.mu
 	isDue bool
 	first uint64
+}
+
+// concerned notes that the event seq may concern the topic.
+func (t *topic) concerned(seq uint64) {
+	t.before.Store(t.latest.Load())
+	t.latest.Store(seq)
+}
+
+// skip returns where a watcher goes on that has looked at the events up to next: behind those that are not its topic's.
+func (t *topic) skip(next, announced uint64) uint64 {
+	latest := t.latest.Load()
+	switch before := t.before.Load(); {
+	case latest < next:
+		return max(next, announced)
+	case before < next:
+		return latest // between the two is none; a later latest would have a later before
+	}
+	return next
 }
 
 // hub finds the topics of an event, so that its cost grows with the watchers that it
@@ -69,7 +89,9 @@ func (h *hub) join(key topicKey) *topic {
 			h.topics = map[topicKey]*topic{}
 		}
 		t = &topic{key: key}
-		t.latest.Store(max(h.announced.Load(), 1) - 1) // nobody knows which of those were its
+		last := max(h.announced.Load(), 1) - 1 // nobody knows which of those up to here concerned it
+		t.before.Store(last)
+		t.latest.Store(last)
 		h.topics[key] = t
 		h.namesLocked(key.kind).add(key.name)
 	}
@@ -91,6 +113,8 @@ func (h *hub) leave(w *watcher) {
 	}
 	if t.watchers--; t.watchers == 0 {
 		delete(h.topics, t.key)
+		t.before.Store(math.MaxUint64) // nothing is announced to it any more, so nobody may skip
+		t.latest.Store(math.MaxUint64)
 		h.namesLocked(t.key.kind).remove(t.key.name)
 	}
 }
@@ -206,7 +230,7 @@ func (h *hub) fireLocked(key topicKey, seq uint64) {
 
 // announce tells the watchers of a topic that there is an event.
 func (h *hub) announce(t *topic, seq uint64) {
-	t.latest.Store(seq)
+	t.concerned(seq)
 	t.fire(seq)
 	if t.many.Load() {
 		h.delivery.add(t, seq)

@@ -188,7 +188,7 @@ func readAll(t testing.TB, c *Cacher, from storage.Watcher) storage.Watcher {
 	w := from.(*watcher)
 	for w.next < c.ring.tail.Load() && w.open == nil {
 		w.release()
-		if w.collect(maxBatch); w.err != nil {
+		if w.collect(ownBatch); w.err != nil {
 			break
 		}
 	}

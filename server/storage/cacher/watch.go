@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,6 +143,9 @@ const (
 	deadlineLead = 2 * time.Second
 )
 
+// ownBatch is what a watcher that looks itself takes at once.
+var ownBatch = batchLimit{events: maxBatch, bytes: math.MaxInt}
+
 // watcher implements storage.Watcher: a cursor on the ring of its cacher.
 type watcher struct {
 	cacher *Cacher
@@ -185,6 +189,8 @@ type watcher struct {
 
 	err   error
 	batch *[]storage.Event
+	// returned: the batch is what Next has returned.
+	returned bool
 
 	// take is what events are given to while Next waits, nil where they are not. Then all that Next uses belongs to who
 	// has mu, and that is Next but while it waits.
@@ -209,38 +215,49 @@ type clockTimer interface {
 
 // Next implements storage.Watcher.
 func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
-	w.release()
-	if w.err != nil {
-		return nil, w.fail(w.err)
+	if w.returned {
+		w.release()
+	}
+	if err := w.gather(ctx); err != nil {
+		return nil, err
+	}
+	w.returned = true
+	return *w.batch, nil
+}
+
+// gather waits until there is a batch.
+func (w *watcher) gather(ctx context.Context) error {
+	if w.err != nil && w.batch == nil {
+		return w.fail(w.err)
 	}
 	for {
 		if err := w.over(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		if w.initial != nil {
 			if w.sendInitial(); w.batch != nil {
-				return *w.batch, nil
+				return nil
 			}
 			continue
 		}
 		if w.open != nil {
 			if err := w.readPast(ctx); err != nil {
-				return nil, err
+				return err
 			}
 			if w.batch != nil {
-				return *w.batch, nil
+				return nil
 			}
 			continue
 		}
 		w.skip()
-		w.collect(maxBatch)
+		w.collect(ownBatch)
 		if w.batch == nil && w.err == nil {
 			// Nothing is there. Look again with the topic armed, so that nothing can slip through.
 			g := w.arm()
 			progress := w.armProgress()
 			rv := w.cacher.rv.Load()
 			w.missed.Store(false)
-			if w.collect(maxBatch); w.batch == nil && w.err == nil {
+			if w.collect(ownBatch); w.batch == nil && w.err == nil {
 				if !w.bookmark(ctx, rv) {
 					w.park(ctx, g, progress)
 					continue
@@ -248,9 +265,9 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 			}
 		}
 		if w.batch == nil {
-			return nil, w.fail(w.err)
+			return w.fail(w.err)
 		}
-		return *w.batch, nil
+		return nil
 	}
 }
 
@@ -314,7 +331,7 @@ func (w *watcher) release() {
 	clear(*w.batch)
 	*w.batch = (*w.batch)[:0]
 	w.cacher.batches.Put(w.batch)
-	w.batch = nil
+	w.batch, w.returned = nil, false
 }
 
 // sendInitial takes the next part of the initial state. When there is no more, initial is nil.
@@ -351,22 +368,23 @@ func (w *watcher) sendInitial() {
 
 // skip goes over events that are not for the watcher's topic, which the ring need not have any more.
 func (w *watcher) skip() {
-	// An event of the topic among those announced is its latest, or before it.
-	if announced := w.cacher.hub.announced.Load(); w.topic.latest.Load() < w.next {
-		w.next = max(w.next, announced)
-	}
+	announced := w.cacher.hub.announced.Load() // before the topic's, which then knows of all of those
+	w.next = w.topic.skip(w.next, announced)
 }
 
-// collect takes what the ring has for the watcher, up to most events but for those of one revision: then it is full, and
-// there may be more. It sets err when the watch cannot go on; what came before is in the batch.
-func (w *watcher) collect(most int) (full bool) {
+// batchLimit bounds a batch, but for the events of one revision.
+type batchLimit struct{ events, bytes int }
+
+// collect takes what the ring has for the watcher, up to a limit: then it is full, and there may be more. It sets err when
+// the watch cannot go on; what came before is in the batch.
+func (w *watcher) collect(limit batchLimit) (full bool) {
 	if w.err != nil {
 		return false
 	}
-	r := &w.cacher.ring
+	r, size := &w.cacher.ring, 0
 	for tail := r.tail.Load(); w.next < tail; {
 		e := r.get(w.next)
-		if w.batch != nil && len(*w.batch) >= most && (e == nil || e.rv != w.last) {
+		if w.batch != nil && (len(*w.batch) >= limit.events || size >= limit.bytes) && (e == nil || e.rv != w.last) {
 			return true // not within a revision, from which a client could not go on
 		}
 		if e == nil {
@@ -378,14 +396,14 @@ func (w *watcher) collect(most int) (full bool) {
 			w.err = e.err
 			return false
 		}
+		if e.rv > w.after {
+			if out, ok := w.filter.event(e); ok {
+				w.add(out)
+				w.last = e.rv
+				size += len(out.Row.Value)
+			}
+		}
 		w.next++
-		if e.rv <= w.after {
-			continue
-		}
-		if out, ok := w.filter.event(e); ok {
-			w.add(out)
-			w.last = e.rv
-		}
 	}
 	return false
 }
@@ -432,10 +450,8 @@ func (w *watcher) park(ctx context.Context, g, progress *generation) {
 		w.waitsOn = g
 		w.mu.Unlock()
 	}
-	woken := false
 	select {
 	case <-fired:
-		woken = true
 	case <-w.roused:
 	case <-alarm:
 		w.rings = time.Time{}
@@ -447,7 +463,7 @@ func (w *watcher) park(ctx context.Context, g, progress *generation) {
 	if w.take != nil {
 		w.mu.Lock()
 	}
-	if woken {
+	if g.hasFired() {
 		// Nothing between what was looked at and the event of the firing is for this topic.
 		w.next = max(w.next, g.first)
 	}
