@@ -182,7 +182,8 @@ func heapAlloc() uint64 {
 	return stats.HeapAlloc
 }
 
-// BenchmarkFanOut is the cost of one event for the watchers that it concerns, and for the others.
+// BenchmarkFanOut is the cost of one event for the watchers that it concerns, and for the others: those that wait for it,
+// and those that take it.
 func BenchmarkFanOut(b *testing.B) {
 	tests := []struct {
 		name string
@@ -205,13 +206,20 @@ func BenchmarkFanOut(b *testing.B) {
 		},
 	}
 	for _, tc := range tests {
-		for _, watchers := range []int{1, 100, 1000, 10000} {
-			b.Run(fmt.Sprintf("%s/watchers=%d", tc.name, watchers), func(b *testing.B) {
+		for i, watchers := range []int{1, 1, 100, 100, 1000, 1000, 10000, 10000} {
+			taking := i%2 == 1
+			b.Run(fmt.Sprintf("%s/watchers=%d/taking=%t", tc.name, watchers, taking), func(b *testing.B) {
 				c, store := benchCacher(b, 1)
 				ctx, cancel := context.WithCancel(b.Context())
 				var running, delivered sync.WaitGroup
 				for i := range watchers {
 					w := mustWatch(b, c, testPrefix, selecting(b, rvString(c.Progress()), "", tc.selector(i)))
+					if taking {
+						w.(storage.Offerer).Offer(func(events []storage.Event) (taken bool, later func()) {
+							delivered.Add(-len(events))
+							return true, nil
+						})
+					}
 					running.Go(func() {
 						for {
 							events, err := w.Next(ctx)
