@@ -438,8 +438,8 @@ func randomRequest(t *testing.T, r *rand.Rand) admission.Attributes {
 				with[key] = []string{"prod", "test", "x"}[r.IntN(3)]
 			}
 		}
-		if namespace == "" {
-			with["kubernetes.io/metadata.name"] = name
+		if namespace == "" && r.IntN(3) > 0 { // one that is written may say anything
+			with["kubernetes.io/metadata.name"] = []string{"a", "b", "c"}[r.IntN(3)]
 		}
 		d, err := document.FromValue(map[string]any{"metadata": map[string]any{"name": name, "namespace": namespace, "labels": with}})
 		if err != nil {

@@ -25,7 +25,8 @@ func (b *Binding) enforces(a *admission.Attributes) bool {
 // identity is what all requests about one object know of it. That is not its uid, which it has only once it is created.
 // An object that is made from a generateName goes by that: what changes it at its creation does not know its name yet.
 // So all that one controller makes from one template is treated alike, and a controller that is refused
-// does not try until it has a name that passes.
+// does not try until it has a name that passes. What knows nothing but a name goes by that: a subresource of another
+// kind, and an object whose generateName was taken away.
 func identity(a *admission.Attributes) (namespace, name string) {
 	if !isNamespaces(a) { // a namespace is in itself, but only once it has a name
 		namespace = a.Namespace
