@@ -343,9 +343,7 @@ func number(t *testing.T, grouped string) int {
 func TestReadmesAgree(t *testing.T) {
 	outline := func(language build.Language) (lines []string) {
 		text := file(t, filepath.Join(string(language), "README.md"))
-		for _, heading := range regexp.MustCompile(`(?m)^## .*$`).FindAllString(text, -1) {
-			lines = append(lines, heading)
-		}
+		lines = append(lines, regexp.MustCompile(`(?m)^## .*$`).FindAllString(text, -1)...)
 		for _, c := range commandsOf(text)[1:] {
 			if strings.HasPrefix(c.line, "weir ") || strings.HasPrefix(c.line, "kubectl ") {
 				lines = append(lines, c.line+" "+strings.Join(c.says, " "))
