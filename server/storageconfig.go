@@ -24,8 +24,11 @@ const (
 	DefaultWatchCacheEventBytes     = cacher.DefaultRingBytes
 	DefaultWatchCachesEventBytes    = 256 << 20
 	DefaultWatchCacheIdleTimeout    = 10 * time.Minute
-	DefaultConsistencyCheckInterval = 5 * time.Minute
+	DefaultConsistencyCheckInterval = 5 * time.Second
 )
+
+// consistencyCheckShare is the part of one processor that the comparisons of a cache take, where no interval is given.
+const consistencyCheckShare = 1.0 / 200
 
 // StorageConfig says in which etcd clusters resources are, and how they are cached. The zero value is good.
 // Intervals, periods and the idle timeout: 0 means the default, below zero never.
@@ -59,13 +62,17 @@ type StorageConfig struct {
 	// WatchCacheIdleTimeout is after how long without any use the cache of a resource is stopped and its memory
 	// freed. Default DefaultWatchCacheIdleTimeout.
 	WatchCacheIdleTimeout time.Duration
-	// ConsistencyCheckInterval is the time between comparisons of each cache with etcd. Default DefaultConsistencyCheckInterval.
+	// ConsistencyCheckInterval is the time between comparisons of each cache with etcd. By default it is
+	// DefaultConsistencyCheckInterval, or where that is longer 200 times what the last comparison took, up to five minutes.
 	ConsistencyCheckInterval time.Duration
+	// checksGiveWay: ConsistencyCheckInterval was not given.
+	checksGiveWay bool
 	// OnInconsistency is told of each difference that a comparison finds; nil is not told. It must not wait.
 	OnInconsistency func(error)
 }
 
 func (c *StorageConfig) complete() {
+	c.checksGiveWay = c.checksGiveWay || c.ConsistencyCheckInterval == 0
 	for _, d := range []struct {
 		value    *time.Duration
 		standard time.Duration
@@ -107,6 +114,14 @@ func (c *StorageConfig) validate() error {
 
 // eventTTLSeconds is after how many seconds an Event vanishes; 0: never.
 func (c *StorageConfig) eventTTLSeconds() uint64 { return uint64(max(c.EventTTL, 0) / time.Second) }
+
+// checkShare is the part of one processor that the comparisons of a cache may take; 0: any.
+func (c *StorageConfig) checkShare() float64 {
+	if c.checksGiveWay {
+		return consistencyCheckShare
+	}
+	return 0
+}
 
 // serversOverride places a resource.
 type serversOverride struct {

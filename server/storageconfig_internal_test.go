@@ -3,6 +3,7 @@ package server
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -47,6 +48,19 @@ func TestParseCacheSizes(t *testing.T) {
 	for _, text := range []string{"pods", "pods#", "pods#-1", "#5", "pods#many", "pods#99999999"} {
 		if _, err := parseCacheSizes([]string{text}); err == nil {
 			t.Errorf("%q: no error", text)
+		}
+	}
+}
+
+// Comparisons give way to their cost where no interval is given, also when the configuration is used again.
+func TestCheckShare(t *testing.T) {
+	for interval, want := range map[time.Duration]float64{0: consistencyCheckShare, DefaultConsistencyCheckInterval: 0, time.Second: 0, -1: 0} {
+		c := StorageConfig{ConsistencyCheckInterval: interval}
+		for range 2 {
+			c.complete()
+			if got := c.checkShare(); got != want {
+				t.Errorf("interval %s: share %v, want %v", interval, got, want)
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestStorageFlags(t *testing.T) {
 	}{
 		{name: "none", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheEventBytes == server.DefaultWatchCacheEventBytes && c.WatchCachesEventBytes == server.DefaultWatchCachesEventBytes &&
-				!c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval && c.EventTTL == time.Hour
+				!c.DisableWatchCache && c.CompactionInterval == server.DefaultCompactionInterval && c.EventTTL == time.Hour && c.ConsistencyCheckInterval == 0
 		}},
 		{name: "never", args: "--etcd-compaction-interval=0 --watch-cache=false", check: func(c *server.StorageConfig) bool {
 			return c.CompactionInterval < 0 && c.DisableWatchCache
@@ -34,6 +34,8 @@ func TestStorageFlags(t *testing.T) {
 		{name: "memory", args: "--watch-cache-event-memory 16 --watch-cache-event-memory-total=32", check: func(c *server.StorageConfig) bool {
 			return c.WatchCacheEventBytes == 16<<20 && c.WatchCachesEventBytes == 32<<20
 		}},
+		{name: "comparisons", args: "--consistency-check-interval=5s", check: func(c *server.StorageConfig) bool { return c.ConsistencyCheckInterval == 5*time.Second }},
+		{name: "no comparisons", args: "--consistency-check-interval=0", check: func(c *server.StorageConfig) bool { return c.ConsistencyCheckInterval < 0 }},
 		{name: "below zero", args: "--consistency-check-interval=-1s", want: "--consistency-check-interval -1s: give a positive duration"},
 		{name: "another storage", args: "--storage-backend=files", want: `--storage-backend "files"`},
 		{name: "without a value", args: "--enable-garbage-collector --watch-cache=false", told: "--enable-garbage-collector", check: func(c *server.StorageConfig) bool {

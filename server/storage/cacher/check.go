@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -89,13 +90,27 @@ func (c *Cacher) check(ctx context.Context) error {
 // that found no difference. Then one is made nevertheless: a row may have been written to in memory.
 const idleChecks = 10
 
+// longestCheckPause is how far comparisons are apart that take long, or are left out.
+const longestCheckPause = 5 * time.Minute
+
+// checkPause returns the time until the next comparison when the last took so long, and left have been left out since.
+func (c *Cacher) checkPause(took time.Duration, left int) time.Duration {
+	pause := c.config.CheckInterval
+	if c.config.CheckShare > 0 {
+		wanted := max(time.Duration(float64(took)/c.config.CheckShare), pause<<min(left, idleChecks))
+		pause = max(pause, min(wanted, longestCheckPause))
+	}
+	return pause/2 + rand.N(pause)
+}
+
 // checkNowAndThen compares the cache with its storage until ctx is done, and has it filled again when they differ.
 func (c *Cacher) checkNowAndThen(ctx context.Context) {
 	if c.config.CheckInterval <= 0 {
 		return
 	}
 	var equalAt uint64
-	for left := 0; c.pause(ctx, c.config.CheckInterval/2+rand.N(c.config.CheckInterval)); {
+	var took time.Duration
+	for left := 0; c.pause(ctx, c.checkPause(took, left)); {
 		if !c.fresh() {
 			continue
 		}
@@ -105,7 +120,10 @@ func (c *Cacher) checkNowAndThen(ctx context.Context) {
 			continue
 		}
 		equalAt, left = 0, 0
-		switch failed := c.checked(ctx); { // within a start of the cache, which a stop waits for
+		started := c.config.Clock.Now()
+		failed := c.checked(ctx) // within a start of the cache, which a stop waits for
+		took = c.config.Clock.Since(started)
+		switch {
 		case ctx.Err() != nil:
 			return
 		case failed == nil && err == nil:

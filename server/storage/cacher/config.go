@@ -65,6 +65,10 @@ type Config struct {
 	IdleTimeout time.Duration
 	// CheckInterval is the time between comparisons with the storage, give or take a half; 0 makes none.
 	CheckInterval time.Duration
+	// CheckShare is the part of the time that comparisons may take: where the last one took so long that CheckInterval
+	// is too short for it, the next comes later, and where nothing is written they come ever later; but not later than
+	// in five minutes. 0 bounds nothing.
+	CheckShare float64
 	// OnInconsistent is told of a difference that a comparison has found, after the cache has begun to be
 	// filled again. It must not wait; nil is not told.
 	OnInconsistent func(error)
@@ -99,6 +103,9 @@ func (c Config) Validate() error {
 	}
 	if c.FreshTimeout < 0 || c.ReadyTimeout < 0 || c.BookmarkPeriod < 0 || c.IdleTimeout < 0 || c.CheckInterval < 0 {
 		errs = append(errs, errors.New("durations must not be negative"))
+	}
+	if c.CheckShare < 0 || c.CheckShare > 1 {
+		errs = append(errs, errors.New("checkShare must be from 0 to 1"))
 	}
 	return errors.Join(errs...)
 }
