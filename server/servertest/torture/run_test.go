@@ -298,6 +298,9 @@ func (r *run) startWriters(ctx context.Context, work *sync.WaitGroup) {
 	}
 }
 
+// crowd is how many watchers see all, beside one of each kind.
+const crowd = 10
+
 func (r *run) newWatchers() []*watcher {
 	kinds := []watcher{
 		{stream: stream{name: "plain"}},
@@ -309,6 +312,10 @@ func (r *run) newWatchers() []*watcher {
 		{stream: stream{name: "slow"}, slow: 4 * time.Millisecond},
 		{stream: stream{name: "bookmarked"}, bookmarked: true},
 		{stream: stream{name: "bookmarked left", selector: selector{side: "left"}}, bookmarked: true},
+	}
+	// So many watch one thing that a cache gives them its events instead of waking them.
+	for i := range crowd {
+		kinds = append(kinds, watcher{stream: stream{name: fmt.Sprintf("one of many %d", i)}, bookmarked: i%2 == 0})
 	}
 	var out []*watcher
 	for i := range kinds {
