@@ -55,18 +55,10 @@ func TestChunks(t *testing.T) {
 					p.hello()
 				}
 				p.get(1, "/")
-				var got []byte
-				for ended := false; !ended; {
-					d, ok := p.next().(*http2.DataFrame)
-					if !ok {
-						continue
-					}
-					got = append(got, d.Data()...)
-					if ended = d.StreamEnded(); !ended && len(d.Data()) > 0 {
-						p.must(p.framer.WriteWindowUpdate(0, uint32(len(d.Data()))))
-						p.must(p.framer.WriteWindowUpdate(1, uint32(len(d.Data()))))
-					}
-				}
+				got := p.body(func(n uint32) {
+					p.must(p.framer.WriteWindowUpdate(0, n))
+					p.must(p.framer.WriteWindowUpdate(1, n))
+				})
 				if !bytes.Equal(got, want) {
 					t.Errorf("%d bytes, want %d", len(got), len(want))
 				}

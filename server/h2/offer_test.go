@@ -36,13 +36,10 @@ func TestOfferChunks(t *testing.T) {
 				count := 0
 				for _, chunks := range pieces {
 					taken, later := out.OfferChunks(chunks)
-					switch {
-					case taken:
+					if taken {
 						count++
-					default:
-						if err := out.WriteChunks(chunks, true); err != nil {
-							t.Error(err)
-						}
+					} else if err := out.WriteChunks(chunks, true); err != nil {
+						t.Error(err)
 					}
 					if later != nil {
 						later()
@@ -58,17 +55,7 @@ func TestOfferChunks(t *testing.T) {
 			}
 			p.must(p.framer.WriteWindowUpdate(0, 1<<24))
 			p.get(1, "/")
-			var got []byte
-			for ended := false; !ended; {
-				d, ok := p.next().(*http2.DataFrame)
-				if !ok {
-					continue
-				}
-				got = append(got, d.Data()...)
-				if ended = d.StreamEnded(); !ended && len(d.Data()) > 0 {
-					p.must(p.framer.WriteWindowUpdate(1, uint32(len(d.Data()))))
-				}
-			}
+			got := p.body(func(n uint32) { p.must(p.framer.WriteWindowUpdate(1, n)) })
 			if !bytes.Equal(got, want) {
 				t.Errorf("%d bytes, want %d", len(got), len(want))
 			}
@@ -134,13 +121,7 @@ func TestOfferMuch(t *testing.T) {
 	p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 28})
 	p.must(p.framer.WriteWindowUpdate(0, 1<<28))
 	p.get(1, "/")
-	var got []byte
-	for ended := false; !ended; {
-		if d, ok := p.next().(*http2.DataFrame); ok {
-			got = append(got, d.Data()...)
-			ended = d.StreamEnded()
-		}
-	}
+	got := p.body(func(uint32) {})
 	if !bytes.Equal(got, want) {
 		t.Errorf("%d bytes, want %d", len(got), len(want))
 	}

@@ -94,6 +94,23 @@ func (p *peer) next() http2.Frame {
 	return f
 }
 
+// body returns the body of the only answer. give opens windows for what has come and is not the last.
+func (p *peer) body(give func(n uint32)) (got []byte) {
+	for {
+		d, ok := p.next().(*http2.DataFrame)
+		if !ok {
+			continue
+		}
+		got = append(got, d.Data()...)
+		switch {
+		case d.StreamEnded():
+			return got
+		case len(d.Data()) > 0:
+			give(uint32(len(d.Data())))
+		}
+	}
+}
+
 // outcome reads until something ends stream id or the connection, and says what.
 func (p *peer) outcome(id uint32) string {
 	p.t.Helper()
