@@ -25,12 +25,26 @@ const (
 	restPart  = 64
 	// worthPart of what lives is what a collection at rest must be able to give back.
 	worthPart = 8
+	// startupPercent is the GC percentage of a start. What stays lies close together then: with the headroom of load it
+	// is strewn among what only the start needs, and no collection moves it. A start takes some 60 ms longer, and the
+	// server 7 to 10 MB less for as long as it runs.
+	startupPercent = 30
+	// readyInterval is the time between two looks whether the start has ended.
+	readyInterval = 100 * time.Millisecond
 )
 
 // percentFor returns the GC percentage that gives a heap of so many live bytes its headroom.
 func percentFor(live uint64) int {
 	live = max(live, minLive)
 	return int((headroom + live/headroomPart) * 100 / live)
+}
+
+// startMemory has the garbage of a start collected early, until tuneMemory is called. It leaves the collector alone
+// where the user has set GOGC.
+func startMemory() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(startupPercent)
+	}
 }
 
 // tuneMemory keeps the garbage collector's percentage at what the live heap needs, until ctx is done. It leaves it
@@ -113,7 +127,7 @@ func (r *rest) look(h heap) bool {
 
 // releaseStartup gives the memory back that only the start needed, once ready says nil.
 func releaseStartup(ctx context.Context, ready func() error) {
-	ticker := time.NewTicker(tuneInterval)
+	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
 	for ready() != nil {
 		select {

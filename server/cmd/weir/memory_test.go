@@ -49,6 +49,21 @@ func TestTuneMemory(t *testing.T) {
 	}
 }
 
+func TestStartMemory(t *testing.T) {
+	before := debug.SetGCPercent(100)
+	defer debug.SetGCPercent(before)
+	t.Setenv("GOGC", "100")
+	startMemory()
+	if got := debug.SetGCPercent(100); got != 100 {
+		t.Errorf("GOGC is 100, and the percentage %d", got)
+	}
+	t.Setenv("GOGC", "")
+	startMemory()
+	if got := debug.SetGCPercent(100); got != startupPercent {
+		t.Errorf("a start collects at %d percent, want %d", got, startupPercent)
+	}
+}
+
 func TestRest(t *testing.T) {
 	const mib = 1 << 20
 	tests := []struct {
@@ -119,9 +134,6 @@ func fileMemory() int {
 func TestReleaseStartup(t *testing.T) {
 	before := fileMemory()
 	asked := 0
-	if testing.Short() {
-		asked++ // without the wait
-	}
 	releaseStartup(t.Context(), func() error {
 		if asked++; asked < 2 {
 			return errors.New("not ready")

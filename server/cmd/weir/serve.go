@@ -30,6 +30,7 @@ later starts use them again. SIGTERM drains: watches end, requests under way
 are finished, then etcd is closed.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
+			startMemory()
 			level := slog.LevelInfo
 			if err := level.UnmarshalText([]byte(strings.ToUpper(logLevel))); err != nil {
 				return fmt.Errorf("--log-level %q: give debug, info, warn or error", logLevel)
@@ -53,8 +54,10 @@ are finished, then etcd is closed.`,
 			var owned sync.WaitGroup
 			defer owned.Wait()
 			defer stop()
-			owned.Go(func() { tuneMemory(background) })
-			owned.Go(func() { releaseStartup(background, s.Ready) })
+			owned.Go(func() {
+				releaseStartup(background, s.Ready)
+				tuneMemory(background)
+			})
 			fmt.Fprintf(command.OutOrStdout(), "serving on %s\nexport KUBECONFIG=%s\n", s.URL(), s.Kubeconfig())
 			return s.Run(command.Context())
 		},
