@@ -59,6 +59,9 @@ type Cacher struct {
 	// trouble is why the last attempt to fill the cache failed, where stored objects cannot be
 	// read or the storage is not reached at all; nil otherwise.
 	trouble atomic.Pointer[storage.Error]
+	// following ends the watch that the cache follows, or is about to; nil while there is none.
+	following atomic.Pointer[context.CancelCauseFunc]
+	told      told
 	// suspect: a comparison has found the cache to be wrong, so nothing of it is kept at the next fill.
 	suspect atomic.Bool
 	// repair is sent to when an object that could not be read may be gone.

@@ -140,6 +140,7 @@ func (c *Cacher) sleep() {
 	c.mu.Unlock()
 	c.kept.clear()
 	c.pending.clear()
+	c.told.highest.Store(0)
 	c.indexing.clear()
 	c.metrics.idleStops.Inc()
 	c.metrics.running.Add(-1)
@@ -158,7 +159,7 @@ func (c *Cacher) Running() bool {
 
 // launchLocked starts the goroutines of a start of the cache.
 func (c *Cacher) launchLocked(ctx context.Context) {
-	for _, work := range []func(context.Context){c.run, c.deliver, c.askProgress, c.checkNowAndThen} {
+	for _, work := range []func(context.Context){c.run, c.deliver, c.askProgress, c.unstick, c.checkNowAndThen} {
 		c.session.Go(func() { work(ctx) })
 	}
 	if c.config.IdleTimeout > 0 {

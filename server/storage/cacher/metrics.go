@@ -33,6 +33,7 @@ type Metrics struct {
 	listFetched      *prometheus.CounterVec
 	listReturned     *prometheus.CounterVec
 	idleStops        *prometheus.CounterVec
+	watchRestarts    *prometheus.CounterVec
 	indexes          *prometheus.GaugeVec
 	running          prometheus.Gauge
 	storageLists     *storage.ListMetrics
@@ -74,6 +75,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		listFetched:     counter("apiserver_cache_list_fetched_objects_total", "Objects looked at to serve lists.", "index"),
 		listReturned:    counter("apiserver_cache_list_returned_objects_total", "Objects in lists served by a watch cache."),
 		idleStops:       counter("weir_watch_cache_idle_stops_total", "How often a watch cache was stopped because nobody used it."),
+		watchRestarts:   counter("weir_watch_cache_stuck_watches_total", "Watches of the storage that a watch cache ended because they stayed behind what the storage answered."),
 		indexes:         gauge("weir_watch_cache_indexes", "How many indexes of fields and labels a watch cache has."),
 		running: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_watch_caches_running", Help: "Watch caches that hold their resource's objects."}),
@@ -81,7 +83,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	if reg != nil {
 		reg.MustRegister(m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration,
 			m.terminated, m.resourceVersion, m.capacity, m.ringBytes, m.ringLimit, m.capacityIncrease, m.capacityDecrease, m.readWait,
-			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes, m.running)
+			m.consistentReads, m.checks, m.lists, m.listFetched, m.listReturned, m.idleStops, m.watchRestarts, m.indexes, m.running)
 	}
 	lists, err := storage.NewListMetrics(reg)
 	if err != nil {
@@ -99,7 +101,7 @@ func (m *Metrics) Forget(gr schema.GroupResource) {
 	}{
 		m.eventsReceived, m.eventsDispatched, m.initEvents, m.initializations, m.initErrors, m.initDuration, m.terminated,
 		m.resourceVersion, m.capacity, m.ringBytes, m.ringLimit, m.capacityIncrease, m.capacityDecrease, m.readWait, m.consistentReads, m.checks,
-		m.lists, m.listFetched, m.listReturned, m.idleStops, m.indexes,
+		m.lists, m.listFetched, m.listReturned, m.idleStops, m.watchRestarts, m.indexes,
 	} {
 		vec.DeletePartialMatch(labels)
 	}
@@ -109,7 +111,7 @@ func (m *Metrics) Forget(gr schema.GroupResource) {
 // instruments are the Metrics of one cacher. Each has a series from its first use on.
 type instruments struct {
 	eventsReceived, eventsDispatched, initEvents, initializations, initErrors, terminated counter
-	capacityIncrease, capacityDecrease, idleStops                                         counter
+	capacityIncrease, capacityDecrease, idleStops, watchRestarts                          counter
 	readFresh, readFellBack                                                               counter
 	checkSuccess, checkFailure, checkError                                                counter
 	resourceVersion, capacity, ringBytes, ringLimit, indexes                              gauge
@@ -140,6 +142,7 @@ func (m *Metrics) of(gr schema.GroupResource) *instruments {
 		capacityIncrease: count(m.capacityIncrease),
 		capacityDecrease: count(m.capacityDecrease),
 		idleStops:        count(m.idleStops),
+		watchRestarts:    count(m.watchRestarts),
 		readFresh:        count(m.consistentReads, "true", "false"),
 		readFellBack:     count(m.consistentReads, "false", "true"),
 		checkSuccess:     count(m.checks, "success"),

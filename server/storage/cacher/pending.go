@@ -21,14 +21,7 @@ type pending struct {
 }
 
 // note remembers that there was a write.
-func (p *pending) note(rv uint64) {
-	for {
-		newest := p.newest.Load()
-		if rv <= newest || p.newest.CompareAndSwap(newest, rv) {
-			return
-		}
-	}
-}
+func (p *pending) note(rv uint64) { raise(&p.newest, rv) }
 
 // add remembers a row; one without Value is a deletion.
 func (p *pending) add(row storage.Row) {

@@ -68,6 +68,9 @@ func (c *Cacher) fly(ctx context.Context) (uint64, error) {
 		c.lostRevisions(before, rv)
 		err = errStale
 	}
+	if err == nil {
+		c.told.hear(rv)
+	}
 	f := &c.flights
 	f.mu.Lock()
 	next := f.next
@@ -119,6 +122,11 @@ func (c *Cacher) waitFor(ctx context.Context, rv uint64, limit time.Duration, wi
 	}
 	started := c.config.Clock.Now()
 	defer func() { c.metrics.readWait.Observe(c.config.Clock.Since(started).Seconds()) }()
+	return c.reach(ctx, rv, limit, without)
+}
+
+// reach is waitFor for what is no read.
+func (c *Cacher) reach(ctx context.Context, rv uint64, limit time.Duration, without bool) error {
 	c.waiters.Add(1)
 	defer c.waiters.Add(-1)
 	c.requestProgress()
@@ -165,7 +173,7 @@ func (c *Cacher) requestProgress() {
 // storage may drop a question while a watch is not level with it. The pause paces
 // questions only, so it is not of the injected clock.
 func (c *Cacher) askProgress(ctx context.Context) {
-	const firstPause, longestPause = 5 * time.Millisecond, 100 * time.Millisecond
+	const firstPause, longestPause, longestAsk = 5 * time.Millisecond, 100 * time.Millisecond, time.Second
 	pause := time.NewTimer(longestPause)
 	pause.Stop()
 	defer pause.Stop()
@@ -177,8 +185,10 @@ func (c *Cacher) askProgress(ctx context.Context) {
 		}
 		for wait := firstPause; ; wait = min(2*wait, longestPause) {
 			if c.connected.Load() {
-				// A failure shows in the watch itself.
-				_ = c.config.Storage.RequestWatchProgress(ctx)
+				// A failure shows in the watch itself. One that takes nothing any more must not hold up the next.
+				asking, cancel := context.WithTimeout(ctx, longestAsk)
+				_ = c.config.Storage.RequestWatchProgress(asking)
+				cancel()
 			}
 			if c.waiters.Load() == 0 {
 				break

@@ -67,7 +67,10 @@ func (c *Cacher) run(ctx context.Context) {
 			return
 		}
 		level := slog.LevelInfo
-		if failures > 0 {
+		switch {
+		case errors.Is(err, errStuck):
+			level = slog.LevelWarn
+		case failures > 0:
 			level = slog.LevelDebug // it has been said
 		}
 		c.config.Logger.Log(ctx, level, "watch cache restarts", "resource", c.config.Resource.String(), "fill", !filled, "err", err)
@@ -120,6 +123,8 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 		}
 	}()
 
+	c.following.Store(&cancel)
+	defer c.following.Store(nil)
 	watcher, err := c.config.Storage.Watch(ctx, c.config.Prefix, storage.ListOptions{
 		ResourceVersion: storage.FormatResourceVersion(c.rv.Load()),
 		Recursive:       true,
@@ -176,7 +181,7 @@ func portion(events []storage.Event, bytes int64) int {
 
 // cause returns why ctx was cancelled, where that is why err came.
 func cause(ctx context.Context, err error) error {
-	if why := context.Cause(ctx); errors.Is(why, errRefill) {
+	if why := context.Cause(ctx); errors.Is(why, errRefill) || errors.Is(why, errStuck) {
 		return why
 	}
 	return err

@@ -61,6 +61,7 @@ func (c *Cacher) guess(key string) storage.Row {
 // wrote remembers a row until its event comes.
 func (c *Cacher) wrote(row storage.Row) {
 	c.pending.note(row.ResourceVersion)
+	c.told.hear(row.ResourceVersion)
 	if c.fresh() && row.ResourceVersion > c.rv.Load() {
 		c.pending.add(row)
 	}

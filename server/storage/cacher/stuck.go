@@ -1,0 +1,101 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// stuckLook is the time between looks at whether the watch of the storage keeps up, give or take a half.
+	stuckLook = 5 * time.Second
+	// stuckLimit is how long a watch may be behind a revision that the storage has given, and come no nearer.
+	stuckLimit = 5 * time.Second
+	// quietLooks is at how many looks in a row nothing may have been heard of the storage's revision before it is asked.
+	quietLooks = 3
+	// longestStuckPause bounds the pause between looks, which doubles with each watch in a row that was stuck: a storage
+	// that is merely slow is given the time that it needs.
+	longestStuckPause = 5 * time.Minute
+)
+
+// errStuck ends a watch of the storage that is open and tells nothing, while the storage answers.
+var errStuck = errors.New("watch of the storage is stuck")
+
+// told is what the storage has said of its revision, in answers and not by its watch.
+type told struct {
+	// highest is the highest revision, times counts the answers.
+	highest, times atomic.Uint64
+}
+
+// hear notes an answer.
+func (t *told) hear(rv uint64) {
+	t.times.Add(1)
+	raise(&t.highest, rv)
+}
+
+// raise makes highest rv unless it is more.
+func raise(highest *atomic.Uint64, rv uint64) {
+	for {
+		was := highest.Load()
+		if rv <= was || highest.CompareAndSwap(was, rv) {
+			return
+		}
+	}
+}
+
+// unstick begins the watch of the storage anew, until ctx is done, when it stays behind what the storage answers. It
+// goes on where the cache is, so that nothing is lost or listed; see fill.
+func (c *Cacher) unstick(ctx context.Context) {
+	quiet, stuck := 0, 0
+	var times uint64
+	for c.pause(ctx, stuckPause(stuck)) {
+		at, watch := c.rv.Load(), c.following.Load()
+		if watch == nil || !c.isReady.Load() {
+			continue
+		}
+		if c.told.highest.Load() <= at && c.told.times.Load() == times {
+			if quiet++; quiet >= quietLooks {
+				_, _ = c.askRevision(ctx) // what it says is heard
+			}
+		}
+		if now := c.told.times.Load(); now != times {
+			times, quiet = now, 0
+		}
+		highest := c.told.highest.Load()
+		if highest <= at {
+			stuck = 0
+			continue
+		}
+		if err := c.reach(ctx, highest, stuckLimit, false); err == nil || c.rv.Load() != at {
+			stuck = 0
+			continue
+		}
+		rv, err := c.askRevision(ctx)
+		if err != nil || c.following.Load() != watch || c.rv.Load() != at {
+			continue
+		}
+		if rv <= at {
+			c.told.highest.CompareAndSwap(highest, rv) // it was said before the storage was restored
+			continue
+		}
+		stuck++
+		c.metrics.watchRestarts.Inc()
+		(*watch)(fmt.Errorf("%w at revision %d, the storage is at %d", errStuck, at, rv))
+	}
+}
+
+// stuckPause returns the time until the next look after so many watches in a row that were stuck.
+func stuckPause(stuck int) time.Duration {
+	pause := min(stuckLook<<min(stuck, 10), longestStuckPause)
+	return pause/2 + rand.N(pause)
+}
+
+// askRevision is currentRevision for who does not wait long.
+func (c *Cacher) askRevision(ctx context.Context) (uint64, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.config.FreshTimeout)
+	defer cancel()
+	return c.currentRevision(ctx)
+}

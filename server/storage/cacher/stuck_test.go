@@ -1,0 +1,214 @@
+package cacher
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weir.dev/weir/server/storage"
+)
+
+// mute is a storage whose watches stay open and tell nothing: neither events nor bookmarks. It answers all else.
+type mute struct {
+	*fake
+	// made counts watches. Those up to silenced tell nothing.
+	made, silenced atomic.Int64
+	// holds is how many calls of Watch wait until their context is done.
+	holds atomic.Int64
+	// lags: watches tell one event every four seconds, and no bookmarks.
+	lags atomic.Bool
+}
+
+func (m *mute) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	if m.holds.Add(-1) >= 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	w, err := m.fake.Watch(ctx, key, opts)
+	return &muteWatcher{Watcher: w, mute: m, n: m.made.Add(1)}, err
+}
+
+type muteWatcher struct {
+	storage.Watcher
+	mute *mute
+	n    int64
+	late []storage.Event
+}
+
+func (w *muteWatcher) Next(ctx context.Context) ([]storage.Event, error) {
+	for {
+		if len(w.late) > 0 {
+			select {
+			case <-time.After(4 * time.Second):
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			first := w.late[:1]
+			w.late = w.late[1:]
+			return first, nil
+		}
+		events, err := w.Watcher.Next(ctx)
+		if w.mute.lags.Load() {
+			for _, e := range events {
+				if e.Type != storage.Bookmark {
+					w.late = append(w.late, e)
+				}
+			}
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil || w.n > w.mute.silenced.Load() {
+			return events, err
+		}
+	}
+}
+
+// Where the storage answers and its watch does not, the watch is begun anew: who watches the cache misses nothing, and
+// who reads from it does not read the past.
+func TestStuckWatch(t *testing.T) {
+	tests := []struct {
+		name string
+		// then is done once the watch is stuck.
+		then   func(t *testing.T, store *mute, c *Cacher)
+		within time.Duration
+	}{
+		{"nobody asks for the revision", func(t *testing.T, store *mute, _ *Cacher) {
+			putPod(t, store, "a", "x", "", "")
+		}, 40 * time.Second},
+		{"a read has", func(t *testing.T, store *mute, c *Cacher) {
+			putPod(t, store, "a", "x", "", "")
+			mustList(t, c, testPrefix, selecting(t, "", "", ""))
+		}, 15 * time.Second},
+		{"the write was made here", func(t *testing.T, _ *mute, c *Cacher) {
+			putPod(t, c, "a", "x", "", "")
+		}, 15 * time.Second},
+		{"the next cannot be opened", func(t *testing.T, store *mute, c *Cacher) {
+			store.holds.Store(1)
+			store.kill(context.DeadlineExceeded)
+			putPod(t, c, "a", "x", "", "")
+		}, 15 * time.Second},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &mute{fake: newFake()}
+				putPod(t, store, "a", "w", "", "")
+				c := newTestCacher(t, store, nil)
+				connect(t, c)
+				watcher := mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
+				store.silenced.Store(store.made.Load())
+				tc.then(t, store, c)
+				putPod(t, store, "a", "y", "", "")
+				time.Sleep(tc.within)
+				began := time.Now()
+				wantEvents(t, &oneByOne{Watcher: watcher}, "ADDED a/x@3", "ADDED a/y@4")
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("the events came %s later than within %s", waited, tc.within)
+				}
+				opts := selecting(t, "0", "", "")
+				if list := mustList(t, c, testPrefix, opts); len(list.Rows) != 3 {
+					t.Errorf("list of %v", suffixes(list.Rows))
+				}
+				time.Sleep(time.Hour)
+				if n := counted(t, c.metrics.watchRestarts); n != 1 || store.listsDone() > 2 {
+					t.Errorf("%v watches were stuck, %d lists of the storage", n, store.listsDone())
+				}
+				c.Stop()
+			})
+		})
+	}
+}
+
+// A quiet resource in a storage that others write to is not stuck, nor is a watch that is slow, or a storage that does
+// not answer.
+func TestNotStuck(t *testing.T) {
+	tests := []struct {
+		name string
+		// each is done every second.
+		each func(t *testing.T, store *mute, i int)
+	}{
+		{"others write", func(_ *testing.T, store *mute, _ int) { store.skip(1) }},
+		{"behind and coming nearer", func(t *testing.T, store *mute, _ int) {
+			store.lags.Store(true)
+			putPod(t, store, "a", "x", "", "")
+		}},
+		{"nothing is answered", func(_ *testing.T, store *mute, i int) {
+			store.do(func() {
+				if i == 0 {
+					store.silent, store.block = true, make(chan struct{})
+				}
+				store.rv++
+			})
+		}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &mute{fake: newFake()}
+				c := newTestCacher(t, store, nil)
+				connect(t, c)
+				for i := range 1000 {
+					tc.each(t, store, i)
+					time.Sleep(time.Second)
+				}
+				if n := counted(t, c.metrics.watchRestarts); n != 0 {
+					t.Errorf("%v watches were taken for stuck", n)
+				}
+				c.Stop()
+			})
+		})
+	}
+}
+
+// Where no watch tells anything, they are begun anew ever less often, so that a storage that is slow gets its time.
+func TestStuckBacksOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mute{fake: newFake()}
+		c := newTestCacher(t, store, nil)
+		connect(t, c)
+		watcher := mustWatch(t, c, testPrefix, selecting(t, "1", "", ""))
+		store.silenced.Store(1 << 40)
+		putPod(t, store, "a", "x", "", "")
+		time.Sleep(time.Minute)
+		if n := counted(t, c.metrics.watchRestarts); n < 1 || n > 4 {
+			t.Errorf("%v watches in a minute", n)
+		}
+		time.Sleep(time.Hour - time.Minute)
+		if n := counted(t, c.metrics.watchRestarts); n < 10 || n > 25 {
+			t.Errorf("%v watches in an hour", n)
+		}
+		store.silenced.Store(store.made.Load())
+		time.Sleep(2 * longestStuckPause)
+		wantEvents(t, watcher, "ADDED a/x@2")
+		// The next one that is stuck is found soon again.
+		store.silenced.Store(store.made.Load())
+		putPod(t, store, "a", "y", "", "")
+		time.Sleep(time.Minute)
+		before := time.Now()
+		wantEvents(t, watcher, "ADDED a/y@3")
+		if waited := time.Since(before); waited > 0 {
+			t.Errorf("the event came %s later than within a minute", waited)
+		}
+		c.Stop()
+	})
+}
+
+// What the storage said before it was restored is no reason to take its watch for stuck.
+func TestStuckRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFake()
+		c := newTestCacher(t, store, nil)
+		connect(t, c)
+		store.do(func() { store.silent = true; store.rv = 100 })
+		mustList(t, c, testPrefix, selecting(t, "", "", ""))
+		store.do(func() { store.silent = false; store.rv = 50 })
+		time.Sleep(time.Hour)
+		if n := counted(t, c.metrics.watchRestarts); n != 0 {
+			t.Errorf("%v watches were taken for stuck", n)
+		}
+		c.Stop()
+	})
+}
