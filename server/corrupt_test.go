@@ -2,11 +2,15 @@ package server_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -105,6 +109,82 @@ func TestCorruptObject(t *testing.T) {
 		if item.Name == "bad" {
 			t.Error("it is still listed")
 		}
+	}
+}
+
+// TestCorruptList: a client that reads the details of the error, as one for unsafe deletion does, finds each object that
+// cannot be read in a cause of its own, and that there are more than those.
+func TestCorruptList(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		withoutCache bool
+	}{{"cache", false}, {"without cache", true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			at, etcd := externalEtcd(t)
+			env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{at},
+				Storage: server.StorageConfig{DisableWatchCache: tc.withoutCache}}})
+			ctx := t.Context()
+			client := kubernetes.NewForConfigOrDie(env.RESTConfig()).CoreV1().ConfigMaps("default")
+			if _, err := client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, metav1.CreateOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			var keys []string
+			corrupt := func(name string) {
+				key := "/registry/configmaps/default/" + name
+				if _, err := etcd.Put(ctx, key, "{not json"); err != nil {
+					t.Fatal(err)
+				}
+				keys = append(keys, key)
+			}
+			corrupt("a")
+			corrupt("e")
+			check := func(name string, err error, keys []string, more bool) {
+				t.Helper()
+				var status apierrors.APIStatus
+				if !errors.As(err, &status) {
+					t.Fatalf("%s: %v, want a Status", name, err)
+				}
+				got := status.Status()
+				want := metav1.StatusDetails{Kind: "configmaps", Name: name}
+				for _, key := range keys {
+					want.Causes = append(want.Causes, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Field: key})
+				}
+				if more {
+					want.Causes = append(want.Causes, metav1.StatusCause{Type: metav1.CauseTypeTooMany})
+				}
+				if got.Code != http.StatusInternalServerError || got.Reason != metav1.StatusReasonStoreReadError || got.Details == nil {
+					t.Fatalf("%s: %+v, want a StoreReadError with details", name, got)
+				}
+				for i, cause := range got.Details.Causes {
+					switch {
+					case cause.Type == metav1.CauseTypeTooMany && cause.Message != "too many errors, the list is truncated":
+						t.Errorf("%s: cause %d says %q, which is not what upstream says", name, i, cause.Message)
+					case cause.Type != metav1.CauseTypeTooMany && (!strings.Contains(cause.Message, cause.Field) || !strings.Contains(cause.Message, "cannot be read")):
+						t.Errorf("%s: cause %d is of %q and says %q", name, i, cause.Field, cause.Message)
+					}
+					got.Details.Causes[i].Message = ""
+				}
+				if diff := cmp.Diff(&want, got.Details); diff != "" {
+					t.Errorf("%s: details (-want +got):\n%s", name, diff)
+				}
+			}
+			_, err := client.Get(ctx, "a", metav1.GetOptions{})
+			check("a", err, keys[:1], false)
+			for _, opts := range []metav1.ListOptions{{}, {ResourceVersion: "0"}, {Limit: 10}, {FieldSelector: "metadata.name=a"}} {
+				_, err = client.List(ctx, opts)
+				if opts.FieldSelector != "" {
+					check("list", err, keys[:1], false)
+					continue
+				}
+				check("list", err, keys, false)
+			}
+			for i := range 101 {
+				corrupt(fmt.Sprintf("d%03d", i))
+			}
+			slices.Sort(keys)
+			_, err = client.List(ctx, metav1.ListOptions{})
+			check("list", err, keys[:100], true)
+		})
 	}
 }
 

@@ -82,13 +82,25 @@ func (s *Store) failed(verb, name string, err error) error {
 		}
 		return apierrors.NewTooManyRequests(text, 1)
 	case storage.ErrCodeCorruptObj:
-		return statusError(http.StatusInternalServerError, metav1.StatusReasonStoreReadError,
-			fmt.Sprintf("stored object of %s cannot be read: %s", gr, e.Error()))
+		return s.unreadable(name, e)
 	case storage.ErrCodeNoSpace:
 		return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 			fmt.Sprintf("storage has no space left for %s: %s", gr, text))
 	}
 	return apierrors.NewInternalError(fmt.Errorf("%s %s: %w", verb, gr, err))
+}
+
+// unreadable says, as upstream's unsafe deletion needs it, which objects cannot be read: one cause for each. Of a
+// list the name is "list", which is upstream's.
+func (s *Store) unreadable(name string, e *storage.Error) error {
+	gr := s.cfg.Resource
+	text := fmt.Sprintf("stored object of %s cannot be read: %s", gr, e.Error())
+	if len(e.Corrupt) > 0 {
+		text, name = fmt.Sprintf("%s: %s", gr, e.Message), "list"
+	}
+	out := statusError(http.StatusInternalServerError, metav1.StatusReasonStoreReadError, text)
+	out.ErrStatus.Details = &metav1.StatusDetails{Group: gr.Group, Kind: gr.Resource, Name: name, Causes: e.Causes()}
+	return out
 }
 
 func tooLargeResourceVersion(e *storage.Error, text string) error {
@@ -117,7 +129,7 @@ func expired(e *storage.Error) error {
 	return out
 }
 
-func statusError(code int32, reason metav1.StatusReason, message string) error {
+func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
 	}}

@@ -3,7 +3,12 @@ package storage
 import (
 	"errors"
 	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+// ErrTooMany is why a list is aborted that has met as many objects that cannot be read as its error names.
+var ErrTooMany = errors.New("too many errors, the list is truncated")
 
 // ErrorCode classes what a caller of storage can act on.
 type ErrorCode int
@@ -50,8 +55,11 @@ const (
 type Error struct {
 	Code ErrorCode
 	Key  string
-	// Keys are all that ErrCodeCorruptObj is about, where they are several; Key is the first.
-	Keys            []string
+	// Corrupt are the errors of the objects of a list that cannot be read, in the order of their keys, where
+	// ErrCodeCorruptObj is about a list. Key is that of the first.
+	Corrupt []*Error
+	// Aborted is why such a list did not come to its end: ErrTooMany or an error about the next object. nil: it did.
+	Aborted         error
 	ResourceVersion uint64
 	// Continue: see ErrCodeExpired.
 	Continue string
@@ -73,6 +81,26 @@ func (e *Error) Error() string {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
+
+// Causes returns what ErrCodeCorruptObj says in the details of a Status, as upstream says it of a list: one cause
+// for each object that cannot be read, and one for what aborted the list.
+func (e *Error) Causes() []metav1.StatusCause {
+	corrupt := e.Corrupt
+	if len(corrupt) == 0 {
+		corrupt = []*Error{e}
+	}
+	var out []metav1.StatusCause
+	for _, c := range corrupt {
+		out = append(out, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Field: c.Key, Message: c.Error()})
+	}
+	switch {
+	case errors.Is(e.Aborted, ErrTooMany):
+		out = append(out, metav1.StatusCause{Type: metav1.CauseTypeTooMany, Message: e.Aborted.Error()})
+	case e.Aborted != nil:
+		out = append(out, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: e.Aborted.Error()})
+	}
+	return out
+}
 
 // CodeOf returns the code of err, 0 where it has none.
 func CodeOf(err error) ErrorCode {

@@ -150,7 +150,7 @@ func TestRepair(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
 		row := putPod(t, store, "a", "bad", "", "")
-		store.listErr = &storage.Error{Code: storage.ErrCodeCorruptObj, Key: row.Key, Keys: []string{row.Key}, Message: "bad"}
+		store.listErr = &storage.Error{Code: storage.ErrCodeCorruptObj, Key: row.Key, Message: "bad"}
 		store.getErr = map[string]error{row.Key: store.listErr}
 		c := newTestCacher(t, store, nil)
 		// The storage says what is wrong, also to a watch.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"weir.dev/weir/server/storage"
@@ -56,8 +55,12 @@ func unreadableKeys(err error) []string {
 	switch {
 	case !errors.As(err, &e):
 		return nil
-	case len(e.Keys) > 0:
-		return slices.Clone(e.Keys)
+	case len(e.Corrupt) > 0:
+		keys := make([]string, len(e.Corrupt))
+		for i, row := range e.Corrupt {
+			keys[i] = row.Key
+		}
+		return keys
 	case e.Key != "":
 		return []string{e.Key}
 	}

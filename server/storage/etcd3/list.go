@@ -100,11 +100,8 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 				if ctx.Err() != nil {
 					return storage.List{}, s.fail(key, ctx.Err())
 				}
-				if storage.CodeOf(err) == storage.ErrCodeUnreachable {
-					return storage.List{}, err // nothing is known of this row nor of the next
-				}
-				if full := corrupt.add(last, err); full {
-					return storage.List{}, corrupt.err()
+				if corrupt.add(err) {
+					return storage.List{Rows: list.Rows}, corrupt.err()
 				}
 				continue
 			}
@@ -122,7 +119,7 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 		rest.limit = max(rest.limit, min(2*rest.limit, maxPage))
 	}
 	if err := corrupt.err(); err != nil {
-		return storage.List{}, err
+		return storage.List{Rows: list.Rows}, err
 	}
 	evaluated := fetched
 	if all {
@@ -160,7 +157,9 @@ func (s *Store) listOne(ctx context.Context, key string, at storage.ListRevision
 	if kv := first(resp.Kvs); kv != nil {
 		row, selected, err := s.listRow(ctx, key, kv, opts.Predicate)
 		if err != nil {
-			return storage.List{}, err
+			var corrupt corruptRows
+			corrupt.add(err)
+			return storage.List{}, corrupt.err()
 		}
 		if selected {
 			list.Rows = []storage.Row{row}
@@ -249,28 +248,34 @@ func (s *Store) failList(ctx context.Context, err error, rev int64, prefix, star
 
 // corruptRows collects the rows of a list that cannot be read.
 type corruptRows struct {
-	keys  []string
-	first error
+	rows    []*storage.Error
+	aborted error
 }
 
-// add reports whether there are enough.
-func (c *corruptRows) add(key string, err error) bool {
-	if c.first == nil {
-		c.first = err
+// add reports whether the list is to be aborted.
+func (c *corruptRows) add(err error) bool {
+	var e *storage.Error
+	if !errors.As(err, &e) || e.Code != storage.ErrCodeCorruptObj {
+		c.aborted = err // nothing is known of this row nor of the next
+		return true
 	}
-	c.keys = append(c.keys, key)
-	return len(c.keys) >= maxCorrupt
+	if c.rows = append(c.rows, e); len(c.rows) == maxCorrupt {
+		c.aborted = storage.ErrTooMany
+	}
+	return c.aborted != nil
 }
 
 func (c *corruptRows) err() error {
-	if len(c.keys) == 0 {
-		return nil
+	if len(c.rows) == 0 {
+		return c.aborted
 	}
-	return &storage.Error{
-		Code:    storage.ErrCodeCorruptObj,
-		Key:     c.keys[0],
-		Keys:    c.keys,
-		Message: fmt.Sprintf("%d stored objects cannot be read: %s", len(c.keys), strings.Join(c.keys, ", ")),
-		Err:     c.first,
+	keys := make([]string, len(c.rows))
+	for i, row := range c.rows {
+		keys[i] = row.Key
 	}
+	text := fmt.Sprintf("%d stored objects cannot be read: %s; of the first: %v", len(keys), strings.Join(keys, ", "), c.rows[0].Err)
+	if c.aborted != nil {
+		text += ": " + c.aborted.Error()
+	}
+	return &storage.Error{Code: storage.ErrCodeCorruptObj, Key: keys[0], Corrupt: c.rows, Aborted: c.aborted, Message: text, Err: c.rows[0].Err}
 }

@@ -174,8 +174,11 @@ func TestCorrupt(t *testing.T) {
 	}
 	_, err := store.Get(ctx, bad[0], storage.GetOptions{})
 	wantCorrupt(t, "get", err, bad[0])
-	_, err = store.GetList(ctx, storagetest.Prefix, everything())
+	list, err := store.GetList(ctx, storagetest.Prefix, everything())
 	wantCorrupt(t, "list", err, bad...)
+	if diff := cmp.Diff(storage.List{Rows: []storage.Row{start}}, list); diff != "" {
+		t.Errorf("beside the error of a list (-want +got):\n%s", diff)
+	}
 	_, err = store.GuaranteedUpdate(ctx, bad[0], storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) { return nil, 0, nil })
 	wantCorrupt(t, "update", err, bad[0])
 	_, err = store.Delete(ctx, bad[0], storage.DeleteOptions{})

@@ -248,10 +248,7 @@ func (a *adapter) GetList(ctx context.Context, key string, opts upstorage.ListOp
 	if err != nil {
 		return err
 	}
-	list, err := a.Interface.GetList(ctx, full, a.listOptions(opts))
-	if err != nil {
-		return upstreamError(key, err)
-	}
+	list, failed := a.Interface.GetList(ctx, full, a.listOptions(opts))
 	var pods []example.Pod
 	if a.lean {
 		pods = a.blank(len(list.Rows)) // only their number is looked at
@@ -264,6 +261,9 @@ func (a *adapter) GetList(ctx context.Context, key string, opts upstorage.ListOp
 		}
 	}
 	out.(*example.PodList).Items = pods
+	if failed != nil {
+		return upstreamError(key, failed)
+	}
 	return a.versioner.UpdateList(out, list.ResourceVersion, list.Continue, list.RemainingItemCount)
 }
 

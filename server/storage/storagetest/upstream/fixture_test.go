@@ -242,9 +242,14 @@ type switched struct {
 	mu      sync.RWMutex
 	inner   upvalue.Transformer // guarded by mu
 	failing atomic.Bool
+	// exact: only errCorrupt says of a row that it is corrupt. With another error the transformer cannot work.
+	exact bool
 }
 
-var errFailing = errors.New("synthetic error")
+var (
+	errFailing = errors.New("synthetic error")
+	errCorrupt = errors.New("corrupt")
+)
 
 func (s *switched) get() upvalue.Transformer {
 	s.mu.RLock()
@@ -262,7 +267,11 @@ func (s *switched) TransformFromStorage(ctx context.Context, data []byte, dataCt
 	if s.failing.Load() {
 		return nil, false, errFailing
 	}
-	return s.get().TransformFromStorage(ctx, data, dataCtx)
+	out, stale, err := s.get().TransformFromStorage(ctx, data, dataCtx)
+	if err != nil && s.exact && !errors.Is(err, errCorrupt) {
+		err = &value.UnavailableError{Err: err}
+	}
+	return out, stale, err
 }
 
 func (s *switched) TransformToStorage(ctx context.Context, data []byte, dataCtx value.Context) ([]byte, error) {

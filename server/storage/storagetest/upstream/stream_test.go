@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +16,7 @@ import (
 	upstorage "k8s.io/apiserver/pkg/storage"
 
 	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/value"
 )
 
 // stream is upstream's watch.Interface over a storage.Watcher.
@@ -115,7 +117,16 @@ func upstreamError(key string, err error) error {
 	case storage.ErrCodeInvalidObj, storage.ErrCodeResourceVersionConflicts:
 		// Upstream's preconditions do not tell the two apart; both are 409 Conflict.
 		return upstorage.NewInvalidObjError(key, e.Message)
+	case storage.ErrCodeCorruptObj:
+		// Upstream's storage, too, knows what is corrupt by the error.
+		if len(e.Corrupt) > 0 && errors.Is(e, errCorrupt) {
+			return corruptList(e)
+		}
 	case storage.ErrCodeUnreachable:
+		var transformer *value.UnavailableError
+		if errors.As(err, &transformer) {
+			break // for upstream an object that is not transformed is one like any other
+		}
 		return upstorage.NewUnreachableError(key, rv)
 	case storage.ErrCodeTimeout:
 		return upstorage.NewTimeoutError(key, e.Message)
@@ -131,6 +142,17 @@ func upstreamError(key string, err error) error {
 		return fmt.Errorf("%w: %w", upstorage.ErrStorageNotReady, e)
 	}
 	return upstorage.NewInternalError(e)
+}
+
+// corruptList returns the error of a list in which objects cannot be read as the registry says it, but for the
+// root, which the keys of the suite do not have.
+func corruptList(e *storage.Error) error {
+	causes := e.Causes()
+	for i := range causes {
+		causes[i].Field = strings.TrimPrefix(causes[i].Field, root)
+	}
+	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError,
+		Reason: metav1.StatusReasonStoreReadError, Message: e.Message, Details: &metav1.StatusDetails{Causes: causes}}}
 }
 
 // statusOf returns the error that ends a watch as a client sees it.
