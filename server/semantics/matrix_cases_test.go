@@ -146,14 +146,14 @@ func (w *matrixWorld) watches() []matrixRequest {
 		}
 		out = append(out, matrixRequest{name: strings.TrimSpace(name), method: http.MethodGet, target: target, accept: accept, watch: true})
 	}
-	product(func(name, query string) { add("watch "+name, w.path+"?watch=true&"+query, "") }, matrixRevisions, matrixMatches, matrixSelectors, matrixInitial, matrixBookmarks)
+	product(func(name, query string) { add("watch "+name, w.path+"?watch=true&"+query, "") }, matrixRevisions, matrixMatches, matrixLimits, matrixSelectors, matrixInitial, matrixBookmarks)
 	initial := "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	for _, c := range []matrixCase{
 		{"timeoutSeconds=1", "resourceVersion=$LATEST&timeoutSeconds=1", ""}, {"timeoutSeconds=1 rv=0", "resourceVersion=0&timeoutSeconds=1", ""}, {"timeoutSeconds=5 bookmarks", "resourceVersion=$LATEST&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=app%3Dnone", ""},
 		{"timeoutSeconds=5 bookmarks rv=N app=none", "resourceVersion=$N&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=app%3Dnone", ""}, {"timeoutSeconds=5 no bookmarks", "resourceVersion=$LATEST&timeoutSeconds=5&labelSelector=app%3Dnone", ""},
 		{"timeoutSeconds=0", "resourceVersion=$N&timeoutSeconds=0", ""}, {"timeoutSeconds=-1", "resourceVersion=$LATEST&timeoutSeconds=-1&labelSelector=app%3Dnone", ""}, {"timeoutSeconds=x", "timeoutSeconds=x", ""},
 		{"app=none initial", initial + "&labelSelector=app%3Dnone&timeoutSeconds=4", ""}, {"rv=LATEST", "resourceVersion=$LATEST", ""}, {"rv=LATEST initial", initial + "&resourceVersion=$LATEST", ""}, {"rv=-1", "resourceVersion=-1", ""}, {"rv=00", "resourceVersion=00", ""},
-		{"limit=2 rv=0", "limit=2&resourceVersion=0", ""}, {"limit=2 rv=N", "limit=2&resourceVersion=$N", ""}, {"limit=-1", "limit=-1", ""}, {"continue=PAGE", "continue=$PAGE", ""}, {"continue=PAGE rv=N", "continue=$PAGE&resourceVersion=$N", ""}, {"continue=broken rv=N", "continue=broken&resourceVersion=$N", ""},
+		{"limit=-1", "limit=-1", ""}, {"continue=PAGE", "continue=$PAGE", ""}, {"continue=PAGE rv=N", "continue=$PAGE&resourceVersion=$N", ""}, {"continue=broken rv=N", "continue=broken&resourceVersion=$N", ""},
 		{"continue=PAGE initial", initial + "&continue=$PAGE", ""}, {"name!=c rv=N", "fieldSelector=metadata.name!%3Dc&resourceVersion=$N&timeoutSeconds=4", ""}, {"name=d rv=N", "fieldSelector=metadata.name%3Dd&resourceVersion=$N&timeoutSeconds=4", ""}, {"name=none initial", initial + "&fieldSelector=metadata.name%3Dnone&timeoutSeconds=4", ""},
 		{"app=y rv=N", "labelSelector=app%3Dy&resourceVersion=$N&timeoutSeconds=4", ""}, {"namespace=other rv=0", "fieldSelector=metadata.namespace%3Dother&resourceVersion=0&timeoutSeconds=4", ""}, {"field=spec.x", "fieldSelector=spec.x%3D1", ""}, {"label=broken", "labelSelector=a%3D%3D%3D", ""},
 		{"as=Table rv=0", "resourceVersion=0", "table"}, {"as=Table rv=N", "resourceVersion=$N", "table"}, {"as=Table initial", initial, "table"}, {"as=Table initial includeObject=None", initial + "&includeObject=None", "table"}, {"as=Table initial includeObject=Object", initial + "&includeObject=Object", "table"},
