@@ -15,65 +15,155 @@ const (
 	// maxPast bounds the watchers that read from the storage at a time, so that a restart
 	// under many clients does not become as many watches of the storage.
 	maxPast = 256
-	// pastWait is how long a watcher waits for its turn to read from the storage. Most are
-	// done with it in a moment; those that do not read hold the others up no longer than this.
+	// pastWait is how long a watcher waits for its turn to read from the storage. Then it is sent to list again, which
+	// costs the storage nothing.
 	pastWait = 30 * time.Second
+	// pastStall is how long a watcher may keep its turn without a Next, as where its client takes nothing: etcd's client
+	// keeps all that comes meanwhile. pastStallQueued is the same while others wait for their turn.
+	pastStall       = 30 * time.Second
+	pastStallQueued = 5 * time.Second
+	// pastTurn is after how long a turn ends with what the watcher is given next, where it reads more slowly than is written.
+	pastTurn = 2 * time.Minute
+	// pastLook is the time between looks for those that have kept their turn too long.
+	pastLook = 2 * time.Second
 )
 
 // pasts are the watchers that read from the storage, and those that wait for their turn.
 type pasts struct {
 	mu      sync.Mutex
 	stopped bool // guarded by mu
-	// readers have their turn; the value ends what a watcher reads, nil before it has opened it. guarded by mu
-	readers map[*watcher]func()
+	// looking: a goroutine looks for those that have kept their turn too long. guarded by mu
+	looking bool
+	// readers have their turn. guarded by mu
+	readers map[*watcher]*turn
 	// queue are those that wait, the first first. guarded by mu
 	queue []*watcher
 }
 
-// enter gives the watcher its turn, at once or later; leave must follow.
-func (p *pasts) enter(w *watcher) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.queue = append(p.queue, w)
-	p.grantLocked()
+// turn is a watcher's time to read from the storage.
+type turn struct {
+	// end ends what the watcher reads, nil before it has opened it.
+	end   func()
+	began time.Time
+	// since is when the watcher was last heard of, zero while it waits for the storage.
+	since time.Time
 }
 
-func (p *pasts) grantLocked() {
+// enterPast gives the watcher its turn, at once or later; leavePast must follow.
+func (c *Cacher) enterPast(w *watcher) {
+	p := &c.pasts
+	p.mu.Lock()
+	p.queue = append(p.queue, w)
+	p.grantLocked(c.config.Clock.Now())
+	look := !p.looking
+	p.looking = true
+	p.mu.Unlock()
+	if look {
+		c.spawn(c.endStalled)
+	}
+}
+
+func (p *pasts) grantLocked(now time.Time) {
 	for len(p.queue) > 0 && len(p.readers) < maxPast {
 		w := p.queue[0]
 		p.queue = slices.Delete(p.queue, 0, 1)
 		if p.readers == nil {
-			p.readers = map[*watcher]func(){}
+			p.readers = map[*watcher]*turn{}
 		}
-		p.readers[w] = nil
+		p.readers[w] = &turn{began: now, since: now}
 		close(w.turn)
 	}
 }
 
-// opened notes how to end what the watcher reads. It is false when its turn is over already.
-func (p *pasts) opened(w *watcher, end func()) bool {
+// waits notes that the watcher waits for the storage from now on. It is false when its turn is over.
+func (p *pasts) waits(w *watcher) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.readers[w]; !ok || p.stopped {
+	t, ok := p.readers[w]
+	if !ok || p.stopped {
 		return false
 	}
-	p.readers[w] = end
+	t.since = time.Time{}
 	return true
 }
 
-// leave ends what the watcher reads, or its wait.
-func (p *pasts) leave(w *watcher) {
+// opened notes how to end what the watcher reads. It is false when its turn is over already.
+func (p *pasts) opened(w *watcher, end func(), now time.Time) bool {
 	p.mu.Lock()
-	end, reads := p.readers[w]
+	defer p.mu.Unlock()
+	t, ok := p.readers[w]
+	if !ok || p.stopped {
+		return false
+	}
+	t.end, t.since = end, now
+	return true
+}
+
+// read notes that the watcher waits for the storage no longer. It reports whether its turn has been long.
+func (p *pasts) read(w *watcher, now time.Time) (long bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.readers[w]
+	if !ok {
+		return false
+	}
+	t.since = now
+	return now.Sub(t.began) > pastTurn
+}
+
+// leave ends what the watcher reads, or its wait.
+func (p *pasts) leave(w *watcher, now time.Time) {
+	p.mu.Lock()
+	t, reads := p.readers[w]
 	if reads {
 		delete(p.readers, w)
-		p.grantLocked()
+		p.grantLocked(now)
 	} else if i := slices.Index(p.queue, w); i >= 0 {
 		p.queue = slices.Delete(p.queue, i, i+1)
 	}
 	p.mu.Unlock()
-	if end != nil {
-		end()
+	if reads && t.end != nil {
+		t.end()
+	}
+}
+
+// stalled returns the watchers that have kept their turn for too long, false when there are no watchers at all.
+func (p *pasts) stalled(now time.Time) (all []*watcher, more bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	limit := pastStall
+	if len(p.queue) > 0 {
+		limit = pastStallQueued
+	}
+	for w, t := range p.readers {
+		if !t.since.IsZero() && now.Sub(t.since) > limit {
+			all = append(all, w)
+		}
+	}
+	p.looking = len(p.readers)+len(p.queue) > 0
+	return all, p.looking
+}
+
+// endStalled takes the turn of watchers that do nothing with it, until there are no watchers. The next Next of such a
+// one returns io.EOF, so that its client goes on with another watch from where it is, and nothing is lost.
+func (c *Cacher) endStalled() {
+	for {
+		timer := c.config.Clock.NewTimer(pastLook)
+		select {
+		case <-timer.C():
+		case <-c.stopped:
+			timer.Stop()
+			return
+		}
+		now := c.config.Clock.Now()
+		all, more := c.pasts.stalled(now)
+		for _, w := range all {
+			c.metrics.terminated.Inc()
+			c.pasts.leave(w, now)
+		}
+		if !more {
+			return
+		}
 	}
 }
 
@@ -82,9 +172,9 @@ func (p *pasts) stop() {
 	p.mu.Lock()
 	p.stopped = true
 	var ends []func()
-	for _, end := range p.readers {
-		if end != nil {
-			ends = append(ends, end)
+	for _, t := range p.readers {
+		if t.end != nil {
+			ends = append(ends, t.end)
 		}
 	}
 	p.mu.Unlock()
@@ -101,6 +191,9 @@ func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOpti
 	opts.Progress = true
 	opts.Predicate.GetAttrs = c.config.GetAttrs
 	w.open = func() error {
+		if !c.pasts.waits(w) {
+			return io.EOF
+		}
 		ctx, cancel := context.WithCancel(ctx)
 		past, err := c.config.Storage.Watch(ctx, key, opts)
 		if err != nil {
@@ -111,7 +204,7 @@ func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOpti
 			past.Stop()
 			cancel()
 		}
-		if !c.pasts.opened(w, end) {
+		if !c.pasts.opened(w, end, c.config.Clock.Now()) {
 			end()
 			return io.EOF
 		}
@@ -120,7 +213,7 @@ func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOpti
 	}
 	w.turn = make(chan struct{})
 	w.turnBy = c.config.Clock.Now().Add(pastWait)
-	c.pasts.enter(w)
+	c.enterPast(w)
 	select {
 	case <-w.turn:
 		return w.open()
@@ -187,11 +280,18 @@ func (w *watcher) readPast(ctx context.Context) error {
 		return w.awaitTurn(ctx)
 	}
 	c := w.cacher
+	if !c.pasts.waits(w) {
+		if over := w.over(ctx); over != nil {
+			return over
+		}
+		return w.fail(io.EOF)
+	}
 	// Where nothing is selected, only a bookmark ends the past.
 	c.waiters.Add(1)
 	c.requestProgress()
 	events, err := w.past.Next(ctx)
 	c.waiters.Add(-1)
+	long := c.pasts.read(w, c.config.Clock.Now())
 	if err != nil {
 		if over := w.over(ctx); over != nil {
 			return over
@@ -208,7 +308,10 @@ func (w *watcher) readPast(ctx context.Context) error {
 			w.add(e)
 		}
 	}
-	w.join()
+	if w.join(); long && w.open != nil && w.batch != nil {
+		w.past, w.open, w.err = nil, nil, io.EOF
+		c.leavePast(w)
+	}
 	return nil
 }
 
@@ -226,5 +329,8 @@ func (w *watcher) join() {
 		w.next = c.ring.after(w.last)
 	}
 	w.past, w.open = nil, nil
-	c.pasts.leave(w)
+	c.leavePast(w)
 }
+
+// leavePast ends what the watcher reads from the storage, or its wait for that.
+func (c *Cacher) leavePast(w *watcher) { c.pasts.leave(w, c.config.Clock.Now()) }

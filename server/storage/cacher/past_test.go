@@ -5,26 +5,21 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"weir.dev/weir/server/storage"
 )
 
 // manyPasts returns a cacher and more watchers from before its start than may read from
 // the storage at a time. Each has two events to come.
-func manyPasts(t *testing.T, clock *clocktesting.FakeClock) (*Cacher, *fake, []storage.Watcher) {
+func manyPasts(t *testing.T) (*Cacher, *fake, []storage.Watcher) {
 	t.Helper()
 	store := newFake()
 	for _, name := range []string{"x", "y", "z"} {
 		putPod(t, store, "a", name, "", "")
 	}
-	c := started(t, store, func(config *Config) {
-		if clock != nil {
-			config.Clock = clock
-		}
-	})
+	c := started(t, store, nil)
 	var all []storage.Watcher
 	for range maxPast + 40 {
 		all = append(all, mustWatch(t, c, testPrefix, selecting(t, "2", "", "")))
@@ -32,9 +27,16 @@ func manyPasts(t *testing.T, clock *clocktesting.FakeClock) (*Cacher, *fake, []s
 	return c, store, all
 }
 
+// open returns how many watches are open.
+func (f *fake) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watches
+}
+
 // TestPastTurns: watchers that may not read from the storage yet wait, and lose nothing.
 func TestPastTurns(t *testing.T) {
-	c, store, all := manyPasts(t, nil)
+	c, store, all := manyPasts(t)
 	last := all[len(all)-1]
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
@@ -58,21 +60,132 @@ func TestPastTurns(t *testing.T) {
 	}
 }
 
-// TestPastTurnNeverComes: those that have the turn and do not read hold the others up for a while only.
-func TestPastTurnNeverComes(t *testing.T) {
-	clock := clocktesting.NewFakeClock(time.Now())
-	_, _, all := manyPasts(t, clock)
-	clock.Step(pastWait)
-	var e *storage.Error
-	if err := wantEnd(t, all[len(all)-1]); !errors.As(err, &e) || e.Code != storage.ErrCodeExpired || e.ResourceVersion != 2 {
-		t.Errorf("error %v", err)
+// TestPastStalls: a watcher that reads from the storage and is not asked for events gives that up after a while, and
+// earlier where others wait for their turn. Its client goes on from where it is, and misses nothing.
+func TestPastStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store, all := manyPasts(t)
+		time.Sleep(pastStallQueued - time.Second)
+		if store.open() != 1+maxPast {
+			t.Errorf("%d watches of the storage, want the cache's and %d", store.open(), maxPast)
+		}
+		// One reads.
+		reader := &oneByOne{Watcher: all[7]}
+		wantEvents(t, reader, "ADDED a/y@3", "ADDED a/z@4")
+		time.Sleep(3 * time.Second) // the turn is that of those who have waited
+		wantEvents(t, &oneByOne{Watcher: all[maxPast+3]}, "ADDED a/y@3", "ADDED a/z@4")
+		if err := wantEnd(t, all[3]); err != io.EOF {
+			t.Errorf("one that was not asked for events ended with %v", err)
+		}
+		again := mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
+		wantEvents(t, &oneByOne{Watcher: again}, "ADDED a/y@3", "ADDED a/z@4")
+		// Nobody waits any more.
+		time.Sleep(pastStall - 5*time.Second)
+		wantEvents(t, &oneByOne{Watcher: all[maxPast+20]}, "ADDED a/y@3", "ADDED a/z@4")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if n := store.open(); n != 1 {
+			t.Errorf("%d watches of the storage, want the cache's alone", n)
+		}
+		if err := wantEnd(t, all[maxPast+21]); err != io.EOF {
+			t.Errorf("one that was not asked for events ended with %v", err)
+		}
+		putPod(t, store, "a", "x", "", "")
+		wantEvents(t, reader, "MODIFIED a/x@5")
+		c.Stop()
+	})
+}
+
+// TestPastWaits: a watcher that is asked for events keeps its turn, however long the storage has none for it.
+func TestPastWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFake()
+		putPod(t, store, "a", "x", "", "")
+		putPod(t, store, "a", "y", "", "")
+		c := started(t, store, nil)
+		w := mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
+		store.do(func() { store.silent = true })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if events, err := w.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%d events, %v", len(events), err)
+		}
+		store.do(func() { store.silent = false })
+		wantEvents(t, w, "ADDED a/y@3")
+		c.Stop()
+	})
+}
+
+// dribble is a storage whose watches give one event at a time, but for that of the cache.
+type dribble struct{ *fake }
+
+func (d dribble) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	w, err := d.fake.Watch(ctx, key, opts)
+	if opts.Bare || err != nil {
+		return w, err
 	}
-	wantEvents(t, &oneByOne{Watcher: all[0]}, "ADDED a/y@3", "ADDED a/z@4")
+	return &oneByOne{Watcher: w}, nil
+}
+
+// TestPastSlow: a watcher that reads more slowly than is written gives its turn up now and then, with all that it has got.
+func TestPastSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := dribble{newFake()}
+		putPod(t, store, "a", "x", "", "")
+		putPod(t, store, "a", "x", "", "")
+		c := newTestCacher(t, store, func(c *Config) { c.RingSize = 4 })
+		connect(t, c)
+		w := mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
+		seen, ends := uint64(2), 0
+		const pause, pauses = 4 * time.Second, 100
+		for range pauses {
+			for range 8 { // the ring stays out of reach
+				putPod(t, store, "a", "x", "", "")
+			}
+			synctest.Wait()
+			events, err := w.Next(t.Context())
+			if err == io.EOF {
+				ends++
+				w = mustWatch(t, c, testPrefix, selecting(t, rvString(seen), "", ""))
+				events, err = w.Next(t.Context())
+			}
+			if err != nil || len(events) != 1 || events[0].Row.ResourceVersion != seen+1 {
+				t.Fatalf("after %d: %v, %v", seen, events, err)
+			}
+			seen++
+			time.Sleep(pause)
+		}
+		if want := int(pauses * pause / pastTurn); ends < want-1 || ends > want {
+			t.Errorf("the turn was given up %d times, want %d", ends, want)
+		}
+		c.Stop()
+	})
+}
+
+// TestPastTurnNeverComes: those that have the turn hold the others up for a while only.
+func TestPastTurnNeverComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store, all := manyPasts(t)
+		store.do(func() { store.silent = true })
+		for _, w := range all[:maxPast] {
+			go func() { _, _ = w.Next(t.Context()) }()
+		}
+		before := time.Now()
+		var e *storage.Error
+		_, err := all[len(all)-1].Next(t.Context())
+		if !errors.As(err, &e) || e.Code != storage.ErrCodeExpired || e.ResourceVersion != 2 {
+			t.Errorf("error %v", err)
+		}
+		if waited := time.Since(before); waited != pastWait {
+			t.Errorf("it waited for %s", waited)
+		}
+		c.Stop()
+	})
 }
 
 // TestPastStop: a stop of the cacher ends the watchers that read from the storage and those that wait.
 func TestPastStop(t *testing.T) {
-	c, store, all := manyPasts(t, nil)
+	c, store, all := manyPasts(t)
 	c.Stop()
 	for _, w := range all {
 		if err := wantEnd(t, w); err != io.EOF {

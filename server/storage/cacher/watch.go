@@ -14,8 +14,10 @@ import (
 
 // Watch implements storage.Interface. When ctx is done, the watcher ends with io.EOF.
 // That a revision is too old is said by the watcher's Next, and only when it is so for
-// the storage too: events that the cache does not have any more, or not yet, as after a
-// start, are read from the storage up to where the cache goes on.
+// the storage too, or so many others read from there that the watcher's turn does not come in
+// half a minute: events that the cache does not have any more, or not yet, as after a
+// start, are read from the storage up to where the cache goes on. A watcher that reads from
+// there must be asked for events again and again, else it ends with io.EOF.
 func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
 	start, ok := c.suffix(key, opts.Recursive)
 	if !ok {
@@ -303,7 +305,7 @@ func (w *watcher) Stop() {
 	w.once.Do(func() {
 		close(w.stop)
 		if w.turn != nil {
-			w.cacher.pasts.leave(w)
+			w.cacher.leavePast(w)
 		}
 		w.cacher.hub.leave(w)
 		if w.holds {
