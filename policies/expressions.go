@@ -60,11 +60,16 @@ func Inputs() []string {
 
 // BindReview gives the inputs of Inputs their values. What is not mentioned need not be there.
 func BindReview(run Run, r *Review) {
-	run.Bind(inputObject, r.Object)
-	run.Bind(inputOldObject, r.OldObject)
-	run.Bind(inputRequest, r.Request)
-	run.Bind(inputParams, r.Params)
-	run.Bind(inputNamespace, r.NamespaceObject)
+	bind(run, r, &[inputCount]bool{true, true, true, true, true})
+}
+
+// bind gives those inputs their values that are mentioned.
+func bind(run Run, r *Review, mentioned *[inputCount]bool) {
+	for i, v := range [inputCount]*document.Value{&r.Object, &r.OldObject, &r.Request, &r.Params, &r.NamespaceObject} {
+		if mentioned[i] {
+			run.Bind(i, *v)
+		}
+	}
 	if b, ok := run.(AuthorizerBinder); ok {
 		b.BindAuthorizer(r.Authorizer)
 	}
@@ -186,15 +191,16 @@ func (j *ExpressionJudge) Mentions(input string) bool {
 func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, error) {
 	holds, err := j.conditions.Hold(ctx, r)
 	if err != nil || !holds {
-		return &Decision{}, err
+		return admitted, err
 	}
 	run := j.program.Begin()
-	BindReview(run, r)
+	bind(run, r, &j.mentions)
 	defer func() {
 		r.Spent.Add(run.Cost())
 		release(run)
 	}()
-	d := &Decision{}
+	var denials []Denial
+	var annotations []AuditAnnotation
 	for i := range j.validations {
 		v := &j.validations[i]
 		verdict, err := run.Eval(ctx, v.expression, nil)
@@ -203,13 +209,13 @@ func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, erro
 			return nil, describe(v.text, err)
 		case err != nil:
 			err = describe(v.text, err)
-			d.Denials = append(d.Denials, Denial{Path: v.path, Message: err.Error(), Err: err})
+			denials = append(denials, Denial{Path: v.path, Message: err.Error(), Err: err})
 		case !verdict.Bool:
 			message, err := v.messageOf(ctx, run)
 			if err != nil {
 				return nil, err
 			}
-			d.Denials = append(d.Denials, Denial{Path: v.path, Message: message, Reason: v.reason})
+			denials = append(denials, Denial{Path: v.path, Message: message, Reason: v.reason})
 		}
 	}
 	for i := range j.annotations {
@@ -219,11 +225,13 @@ func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, erro
 			return nil, describe(a.text, err)
 		}
 		if annotation, ok := a.annotation(verdict, err); ok {
-			d.AuditAnnotations = append(d.AuditAnnotations, annotation)
+			annotations = append(annotations, annotation)
 		}
 	}
-	d.Cost = run.Cost()
-	return d, nil
+	if denials == nil && annotations == nil {
+		return admitted, nil
+	}
+	return &Decision{Denials: denials, AuditAnnotations: annotations}, nil
 }
 
 // fatal reports whether nothing more can be evaluated: the time is over, or the budget of the whole policy.

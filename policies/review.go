@@ -60,7 +60,7 @@ type LateInputs interface {
 	NamespaceObject(ctx context.Context) (document.Value, error)
 }
 
-// Decision is what a policy has to say on a request. No Denials admit it.
+// Decision is what a policy has to say on a request. No Denials admit it. It is not changed once it is returned.
 type Decision struct {
 	// Denials in the order of the policy, or, where it has none, sorted by message.
 	Denials []Denial
@@ -68,9 +68,10 @@ type Decision struct {
 	Warnings []string
 	// AuditAnnotations in the order of the policy. Their keys are not qualified by its name.
 	AuditAnnotations []AuditAnnotation
-	// Cost of judging.
-	Cost Cost
 }
+
+// admitted is the Decision that says nothing, for all requests of which there is nothing to say.
+var admitted = &Decision{}
 
 // Denial is one reason not to admit a request.
 type Denial struct {

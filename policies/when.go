@@ -31,7 +31,7 @@ func (c conditional) ReadsLate(input string) bool {
 func (c conditional) Judge(ctx context.Context, r *Review) (*Decision, error) {
 	holds, err := c.conditions.Hold(ctx, r)
 	if err != nil || !holds {
-		return &Decision{}, err
+		return admitted, err
 	}
 	return c.judge.Judge(ctx, r)
 }

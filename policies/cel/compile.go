@@ -215,7 +215,11 @@ func (c *compiler) expression(x *policies.Expression) *expression {
 	}
 	out.metered = sync.OnceValues(func() (*meteredProgram, error) { return c.engine.newMetered(bare, checked) })
 	if out.bounds[0] <= limit && !c.engine.config.AlwaysMeter {
-		out.plain, err = bare.Program(checked, celgo.EvalOptions(celgo.OptOptimize), celgo.CustomDecoratorV2(c.engine.guardCalls))
+		options := []celgo.ProgramOption{celgo.EvalOptions(celgo.OptOptimize), celgo.CustomDecoratorV2(c.engine.guardCalls)}
+		if fields := c.fieldsOf(root); fields != nil {
+			options = append(options, celgo.CustomDecoratorV2(fields))
+		}
+		out.plain, err = bare.Program(checked, options...)
 		if err != nil {
 			c.fail(x, "%v", err)
 			return nil

@@ -81,7 +81,6 @@ func (p *Program) judge(ctx context.Context, input *ast.Term, r *policies.Review
 			return nil, err
 		}
 	}
-	d.decision.Cost.Used = m.used
 	return d.decision, nil
 }
 

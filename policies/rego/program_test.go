@@ -98,7 +98,7 @@ func TestJudge(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			r := review(t, object1)
-			r.Time = time.Unix(1, 5)
+			r.Time, r.Spent = time.Unix(1, 5), &policies.Cost{}
 			d, err := compile(t, Config{}, tc.text).Judge(t.Context(), r)
 			if err != nil {
 				t.Fatal(err)
@@ -106,7 +106,7 @@ func TestJudge(t *testing.T) {
 			if got := render(d); got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}
-			if d.Cost.Used == 0 {
+			if r.Spent.Used == 0 {
 				t.Error("no cost")
 			}
 		})
@@ -376,11 +376,12 @@ func TestCostIsTheSame(t *testing.T) {
 	}`)
 	var costs []uint64
 	for range 5 {
-		d, err := p.Judge(t.Context(), review(t, object1))
-		if err != nil {
+		r := review(t, object1)
+		r.Spent = &policies.Cost{}
+		if _, err := p.Judge(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		costs = append(costs, d.Cost.Used)
+		costs = append(costs, r.Spent.Used)
 	}
 	if len(slices.Compact(costs)) != 1 {
 		t.Errorf("costs %v", costs)

@@ -34,7 +34,7 @@ func (g GuestJudge) Judge(ctx context.Context, r *policies.Review) (*policies.De
 	if err != nil {
 		return nil, err
 	}
-	d := &policies.Decision{Warnings: res.Warnings, Denials: denialsOf(res), Cost: policies.Cost{Used: res.Fuel}}
+	d := &policies.Decision{Warnings: res.Warnings, Denials: denialsOf(res)}
 	for key, value := range res.Audit {
 		d.AuditAnnotations = append(d.AuditAnnotations, policies.AuditAnnotation{Key: key, Value: value})
 	}

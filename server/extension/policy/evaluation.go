@@ -62,6 +62,8 @@ type evaluation struct {
 	time       time.Time
 	// now is when the last judgement ended.
 	now time.Time
+	// selected is what the rules said that were asked last.
+	selected selected
 }
 
 // view is the request as seen in one version.
@@ -334,8 +336,8 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 		e.watch.note(p, b, outcome, message)
 		return
 	}
-	e.now = time.Now()
-	took := e.now.Sub(started)
+	took := time.Since(started)
+	e.now = started.Add(took) // one look at the clock, where time.Now takes two
 	counted := outcome
 	if outcome == outcomeDeny && b != nil && !b.Deny && !mutates(p) {
 		counted = outcomeWarn

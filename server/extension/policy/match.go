@@ -22,6 +22,8 @@ type Match struct {
 	// namespaces and objects are nil where they select everything.
 	namespaces, objects *selector
 	rules, excluded     []rule
+	// text is the same for equal rules; see selected.
+	text unique.Handle[string]
 	// exact: only the version that the request names counts, not an equivalent one.
 	exact bool
 }
@@ -57,6 +59,7 @@ func NewMatch(from *admissionregistrationv1.MatchResources) (*Match, error) {
 	}
 	m.rules = newRules(from.ResourceRules)
 	m.excluded = newRules(from.ExcludeResourceRules)
+	m.text = unique.Make(fmt.Sprintf("%#v", []any{m.rules, m.excluded, m.exact}))
 	return m, nil
 }
 
@@ -195,9 +198,8 @@ type target struct {
 
 // matches reports whether the request is concerned, and in which version.
 func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
-	asked := target{resource: e.attributes.Resource, kind: e.attributes.Kind}
 	if m == nil {
-		return asked, true, nil
+		return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true, nil
 	}
 	// An error is told only of a policy that concerns the request by all else.
 	inNamespace, namespaceErr := m.matchesNamespace(e)
@@ -207,16 +209,33 @@ func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
 	if !m.matchesObject(e) {
 		return target{}, false, nil
 	}
-	if _, excluded := m.rulesMatch(e, m.excluded); excluded {
+	if e.selected.by != m.text {
+		e.selected = selected{by: m.text}
+		e.selected.as, e.selected.ok = m.selects(e)
+	}
+	if !e.selected.ok {
 		return target{}, false, nil
 	}
-	as = asked
-	if len(m.rules) > 0 {
-		if as, ok = m.rulesMatch(e, m.rules); !ok {
-			return target{}, false, nil
-		}
+	return e.selected.as, namespaceErr == nil, namespaceErr
+}
+
+// selected is whether the rules of a Match select a request, and in which version. Policies about the same resource often
+// have the same rules.
+type selected struct {
+	by unique.Handle[string]
+	as target
+	ok bool
+}
+
+// selects asks the rules.
+func (m *Match) selects(e *evaluation) (as target, ok bool) {
+	if _, excluded := m.rulesMatch(e, m.excluded); excluded {
+		return target{}, false
 	}
-	return as, namespaceErr == nil, namespaceErr
+	if len(m.rules) == 0 {
+		return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true
+	}
+	return m.rulesMatch(e, m.rules)
 }
 
 func (m *Match) rulesMatch(e *evaluation, rules []rule) (as target, ok bool) {
