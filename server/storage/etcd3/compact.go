@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/utils/clock"
 )
@@ -130,6 +131,9 @@ func compactOnce(ctx context.Context, client *clientv3.Client, last compaction) 
 		Then(clientv3.OpPut(compactRevKey, strconv.FormatInt(last.revision, 10))).
 		Else(clientv3.OpGet(compactRevKey)).
 		Commit()
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return compactFull(ctx, client, last)
+	}
 	if err != nil {
 		return last, 0, fmt.Errorf("etcd compactor: %w", err)
 	}
@@ -147,11 +151,32 @@ func compactOnce(ctx context.Context, client *clientv3.Client, last compaction) 
 		return next, compacted, nil
 	}
 	next.version = last.version + 1
+	compacted, err = compact(ctx, client, last)
+	return next, compacted, err
+}
+
+// compactFull takes a turn in an etcd that is full and refuses the write by which servers agree who has it. Each has it then:
+// a compaction may be asked for twice, and history that is not dropped is what would keep the etcd full.
+func compactFull(ctx context.Context, client *clientv3.Client, last compaction) (next compaction, compacted int64, err error) {
+	resp, err := client.KV.Get(ctx, compactRevKey)
+	if err != nil {
+		return last, 0, fmt.Errorf("etcd compactor: %w", err)
+	}
+	next.revision = resp.Header.Revision
+	if kv := first(resp.Kvs); kv != nil {
+		next.version = kv.Version
+	}
+	compacted, err = compact(ctx, client, last)
+	return next, compacted, err
+}
+
+// compact drops the history up to last's revision.
+func compact(ctx context.Context, client *clientv3.Client, last compaction) (compacted int64, err error) {
 	if last.revision == 0 {
-		return next, 0, nil
+		return 0, nil
 	}
-	if _, err := client.KV.Compact(ctx, last.revision); err != nil {
-		return next, 0, fmt.Errorf("etcd compactor: revision %d: %w", last.revision, err)
+	if _, err := client.KV.Compact(ctx, last.revision); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return 0, fmt.Errorf("etcd compactor: revision %d: %w", last.revision, err)
 	}
-	return next, last.revision, nil
+	return last.revision, nil
 }

@@ -2,6 +2,7 @@ package etcd3_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,34 @@ func TestCompactorTakesOver(t *testing.T) {
 	wantReadable(t, client, second, false)
 	if two.Revision() < third {
 		t.Errorf("compacted to %d, want at least %d", two.Revision(), third)
+	}
+}
+
+// An etcd that is full refuses the write by which compactors take turns; its history is dropped all the same.
+func TestCompactorFull(t *testing.T) {
+	s := newSmall(t) // it makes no room before its clock moves
+	client := s.etcd.Client()
+	c, clock := compactor(t, client)
+	step(t, clock)
+	old := put(t, client)
+	_ = s.fill(func(i int) string { return fmt.Sprint("o", i) })
+	step(t, clock)
+	if c.Revision() == 0 || c.Revision() >= old {
+		t.Errorf("compacted to %d, want from 1 to below %d", c.Revision(), old)
+	}
+	wantReadable(t, client, c.Revision()-1, false)
+	wantReadable(t, client, old, true)
+	// What somebody else has dropped is no failure.
+	resp, err := client.Get(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Compact(t.Context(), resp.Header.Revision); err != nil {
+		t.Fatal(err)
+	}
+	step(t, clock)
+	if c.Revision() < resp.Header.Revision {
+		t.Errorf("compacted to %d, want %d", c.Revision(), resp.Header.Revision)
 	}
 }
 

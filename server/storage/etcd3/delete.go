@@ -30,7 +30,7 @@ func (s *Store) Delete(ctx context.Context, key string, opts storage.DeleteOptio
 		}
 		resp, err := s.remove(ctx, key, int64(st.row.ResourceVersion))
 		if err != nil {
-			return storage.Row{}, s.failWrite(key, err)
+			return storage.Row{}, s.failWrite(ctx, key, err)
 		}
 		if resp.Succeeded {
 			return s.row(key, st.data, uint64(resp.Header.Revision))
@@ -66,7 +66,7 @@ func (s *Store) deleteUnreadable(ctx context.Context, key string, opts storage.D
 		}
 		resp, err := s.remove(ctx, key, kv.ModRevision)
 		if err != nil {
-			return storage.Row{}, s.failWrite(key, err)
+			return storage.Row{}, s.failWrite(ctx, key, err)
 		}
 		if resp.Succeeded {
 			row.ResourceVersion = uint64(resp.Header.Revision)

@@ -26,6 +26,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -62,11 +63,13 @@ type EmbeddedConfig struct {
 	UnsafeNoFsync bool
 	// Logger gets etcd's warnings and errors; nil drops them.
 	Logger *slog.Logger
-	// QuotaBytes is the size of the database from which writes are refused; 0 means
-	// etcd's 2 GiB.
+	// QuotaBytes is the size of the database from which writes are refused until there is
+	// room again, see Embedded.Full; 0 means DefaultQuotaBytes.
 	QuotaBytes int64
 	// MaxObjectBytes is the largest object stored; 0 means DefaultMaxObjectBytes.
 	MaxObjectBytes int
+	// Clock is for tests; nil means the real one.
+	Clock clock.Clock
 }
 
 // Validate returns why the configuration cannot work.
@@ -89,6 +92,7 @@ type Embedded struct {
 	server   *etcdserver.EtcdServer
 	client   *clientv3.Client
 	streams  *streams
+	space    *space
 	lock     *dirLock
 	grpc     *grpc.Server
 	listener net.Listener
@@ -104,6 +108,9 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	}
 	if cfg.MaxObjectBytes == 0 {
 		cfg.MaxObjectBytes = DefaultMaxObjectBytes
+	}
+	if cfg.QuotaBytes == 0 {
+		cfg.QuotaBytes = DefaultQuotaBytes
 	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("embedded etcd: %w", err)
@@ -133,6 +140,8 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 	if err := e.ready(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded etcd: start: %w", err), e.Close())
 	}
+	e.space = cfg.space(e.server, e.client)
+	e.space.start(ctx)
 	if e.listener != nil {
 		e.grpc = v3rpc.Server(e.server, nil, nil)
 		e.serving.Go(func() { _ = e.grpc.Serve(e.listener) })
@@ -185,6 +194,18 @@ func (c EmbeddedConfig) server() (config.ServerConfig, error) {
 	}, nil
 }
 
+// space returns what makes room in the server when it is full.
+func (c EmbeddedConfig) space(server *etcdserver.EtcdServer, client *clientv3.Client) *space {
+	s := &space{server: server, client: client, quota: c.QuotaBytes, room: int64(server.Cfg.MaxRequestBytes), clock: c.Clock, logger: c.Logger}
+	if s.clock == nil {
+		s.clock = clock.RealClock{}
+	}
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
+	return s
+}
+
 // ready waits until the server has a leader, itself, and answers a read.
 func (e *Embedded) ready(ctx context.Context) error {
 	if err := e.elect(ctx); err != nil {
@@ -225,6 +246,15 @@ func (e *Embedded) elect(ctx context.Context) error {
 // Client returns the client that calls the server in process. Close closes it.
 func (e *Embedded) Client() *clientv3.Client { return e.client }
 
+// Full returns nil, or a *FullError that says why no writes are taken and what is done about it. Where history fills the quota,
+// it is dropped and the database defragmented.
+func (e *Embedded) Full() error {
+	if full := e.space.full.Load(); full != nil {
+		return full
+	}
+	return nil
+}
+
 // Addr returns where gRPC clients reach the server, nil when nowhere.
 func (e *Embedded) Addr() net.Addr {
 	if e.listener == nil {
@@ -243,6 +273,9 @@ func (e *Embedded) Close() error { return e.close() }
 
 func (e *Embedded) shutdown() error {
 	var errs []error
+	if e.space != nil {
+		e.space.close()
+	}
 	if e.client != nil {
 		if err := e.client.Close(); err != nil && !errors.Is(err, context.Canceled) {
 			errs = append(errs, err)

@@ -29,28 +29,49 @@ const (
 		"and now may show up in the list."
 )
 
-// fail returns an error of the etcd client as an error of the storage.
-func (s *Store) fail(key string, err error) error {
-	if failure := s.health.failure(key, err, false); failure != nil {
-		return failure
+// fail returns an error of the etcd client as an error of the storage. ctx is that of the request, see Health.during.
+func (s *Store) fail(ctx context.Context, key string, err error) error {
+	if down := downDuring(ctx, err); down != nil {
+		return unreachable(key, down)
 	}
 	code := classify(err)
-	if code == 0 {
+	switch code {
+	case 0:
 		return fmt.Errorf("key %q: etcd: %w", key, err)
+	case storage.ErrCodeNoSpace:
+		return s.noSpace(key, err)
 	}
 	return &storage.Error{Code: code, Key: key, Message: "etcd: " + err.Error(), Err: err}
 }
 
 // failWrite is fail for a write, which may have happened although it failed.
-func (s *Store) failWrite(key string, err error) error {
-	if failure := s.health.failure(key, err, true); failure != nil {
+func (s *Store) failWrite(ctx context.Context, key string, err error) error {
+	if failure := s.health.failure(key, err); failure != nil {
 		return failure
 	}
 	if classify(err) == storage.ErrCodeUnreachable && !unsent(err) {
 		return &storage.Error{Code: storage.ErrCodeTimeout, Key: key, Err: err,
 			Message: "etcd: " + err.Error() + "; the write may have happened"}
 	}
-	return s.fail(key, err)
+	return s.fail(ctx, key, err)
+}
+
+// noSpace returns the error of a write that a full etcd has refused.
+func (s *Store) noSpace(key string, err error) error {
+	e := &storage.Error{Code: storage.ErrCodeNoSpace, Key: key, Message: "etcd: " + err.Error() + ": it takes no writes but deletions until " +
+		"its history is compacted (etcdctl compaction REVISION), each member defragmented (etcdctl defrag) and the alarm taken back " +
+		"(etcdctl alarm disarm)", Err: err}
+	if full := s.health.full(); full != nil {
+		e.Message = full.Error()
+		if full.Freeing {
+			e.Code = storage.ErrCodeNotReady
+		}
+	}
+	return e
+}
+
+func unreachable(key string, err error) *storage.Error {
+	return &storage.Error{Code: storage.ErrCodeUnreachable, Key: key, Message: err.Error(), Err: err}
 }
 
 // unsent reports whether a request certainly did not reach etcd, or was refused by it. The texts are those by which

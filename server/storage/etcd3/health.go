@@ -37,6 +37,8 @@ var errDown = errors.New("etcd does not answer")
 // HealthConfig says how an etcd is watched. Only Client is required.
 type HealthConfig struct {
 	Client *clientv3.Client
+	// Embedded is whose Client it is; nil for an etcd elsewhere.
+	Embedded *Embedded
 	// Interval between looks at whether requests wait; 0 means DefaultHealthInterval.
 	Interval time.Duration
 	// Timeout is how long nothing at all may be answered before the etcd counts as down; 0 means DefaultHealthTimeout.
@@ -68,6 +70,7 @@ func (c HealthConfig) Validate() error {
 // down. One that nobody asks is asked now and then. It is safe for concurrent use; a nil Health always is well.
 type Health struct {
 	client   *clientv3.Client
+	embedded *Embedded
 	interval time.Duration
 	timeout  time.Duration
 	clock    clock.Clock
@@ -79,8 +82,9 @@ type Health struct {
 
 	// history is closed when the etcd is found to have been restored from an earlier state.
 	history atomic.Pointer[chan struct{}]
-	// seen is the revision of the last answer; only run's goroutine uses it.
-	seen int64
+	// seen is the revision of the last answer, asking the question under way; only run's goroutine uses them.
+	seen   int64
+	asking chan answer
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -88,8 +92,8 @@ type Health struct {
 
 // phase is a time in which an etcd was up, or down.
 type phase struct {
-	// err is why it is down, nil while it is up.
-	err error
+	// err is why it is down, nil while it is up. next is that of the phase behind it, set before over ends.
+	err, next error
 	// over ends with the phase.
 	over context.Context //nolint:containedctx // it is what the requests of the phase hang on
 	end  context.CancelFunc
@@ -106,7 +110,7 @@ func StartHealth(cfg HealthConfig) (*Health, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	h := &Health{client: cfg.Client, interval: cfg.Interval, timeout: cfg.Timeout, clock: cfg.Clock, logger: cfg.Logger}
+	h := &Health{client: cfg.Client, embedded: cfg.Embedded, interval: cfg.Interval, timeout: cfg.Timeout, clock: cfg.Clock, logger: cfg.Logger}
 	if h.interval == 0 {
 		h.interval = DefaultHealthInterval
 	}
@@ -141,19 +145,28 @@ func (h *Health) Down() error {
 	return h.phase.Load().err
 }
 
-// during ends ctx, of which cancel is the end, when the etcd goes down. The function that it returns
-// takes the place of cancel.
+// full returns why the etcd has refused a write for want of space: of an embedded one, nil for another.
+func (h *Health) full() *FullError {
+	if h == nil || h.embedded == nil {
+		return nil
+	}
+	return h.embedded.space.why()
+}
+
+// during ends ctx, of which cancel is the end, when the etcd goes down, with that as the cause: it may be up again when
+// the request fails. The function that it returns takes the place of cancel.
 func (h *Health) during(ctx context.Context, cancel context.CancelFunc) (context.Context, context.CancelFunc) {
 	if h == nil {
 		return ctx, cancel
 	}
 	p := h.phase.Load()
+	ctx, end := context.WithCancelCause(ctx)
 	if p.err != nil {
-		cancel()
+		end(p.err)
 		return ctx, cancel
 	}
 	h.waiting.Add(1)
-	detach := context.AfterFunc(p.over, cancel)
+	detach := context.AfterFunc(p.over, func() { end(p.next) })
 	return ctx, func() {
 		detach()
 		cancel()
@@ -194,27 +207,34 @@ func (h *Health) observe(err error) {
 // Answered tells that the etcd has answered something that was not asked through a Store.
 func (h *Health) Answered() { h.answered.Add(1) }
 
-// failure returns the error of a request that ended with err because the etcd is down, nil
-// when that is not why. sent says that it may have been a write that happened.
-func (h *Health) failure(key string, err error, sent bool) error {
+// downDuring returns why the etcd went down where that ended a request with err, whose context is one of during.
+func downDuring(ctx context.Context, err error) error {
+	if down := context.Cause(ctx); isCanceled(err) && errors.Is(down, errDown) {
+		return down
+	}
+	return nil
+}
+
+func isCanceled(err error) bool {
+	return errors.Is(err, context.Canceled) || status.Code(err) == codes.Canceled
+}
+
+// failure returns the error of a write that ended with err because the etcd is down, nil when that is not why.
+func (h *Health) failure(key string, err error) error {
 	if err == nil || h == nil {
 		return nil
 	}
 	down := h.Down()
-	if errors.Is(err, errDown) {
-		sent = false
+	switch {
+	case errors.Is(err, errDown): // it was not sent
 		if down == nil {
 			down = err
 		}
-	} else if down == nil || !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
+		return unreachable(key, down)
+	case down == nil || !isCanceled(err):
 		return nil
 	}
-	e := &storage.Error{Code: storage.ErrCodeUnreachable, Key: key, Message: down.Error(), Err: down}
-	if sent {
-		e.Code = storage.ErrCodeTimeout
-		e.Message += "; the write may have happened"
-	}
-	return e
+	return &storage.Error{Code: storage.ErrCodeTimeout, Key: key, Message: down.Error() + "; the write may have happened", Err: down}
 }
 
 func (h *Health) run(ctx context.Context) {
@@ -251,16 +271,43 @@ func (h *Health) run(ctx context.Context) {
 	}
 }
 
-// ask tries a linearizable read.
+// answer is that of an etcd to a Health.
+type answer struct {
+	revision int64
+	err      error
+}
+
+// ask tries a linearizable read. An embedded etcd that is being defragmented heeds no deadline: the question that it was
+// asked last is the one that it has to answer.
 func (h *Health) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, h.timeout)
-	defer cancel()
-	resp, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
-	if err != nil {
-		return err
+	if h.asking == nil {
+		asking := make(chan answer, 1)
+		h.asking = asking
+		h.done.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, h.timeout)
+			defer cancel()
+			resp, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
+			if err != nil {
+				asking <- answer{err: err}
+				return
+			}
+			asking <- answer{revision: resp.Header.Revision}
+		})
 	}
-	h.sawRevision(resp.Header.Revision)
-	return nil
+	heedless := h.clock.NewTimer(h.timeout + downPause)
+	defer heedless.Stop()
+	select {
+	case a := <-h.asking:
+		h.asking = nil
+		if a.err == nil {
+			h.sawRevision(a.revision)
+		}
+		return a.err
+	case <-heedless.C():
+		return context.DeadlineExceeded
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // sawRevision ends the history to which a later revision belongs than the current one. Watches of it would wait for
@@ -288,6 +335,7 @@ func (h *Health) set(err error) {
 	if (was.err == nil) == (err == nil) {
 		return
 	}
+	was.next = err
 	h.phase.Store(newPhase(err))
 	was.end()
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,6 +22,10 @@ import (
 type pausedKV struct {
 	clientv3.KV
 	paused atomic.Pointer[chan struct{}] // closed when it goes on
+	// heedless requests do not end with their contexts, as those in process of an etcd that is being defragmented.
+	heedless atomic.Bool
+	// late is closed when requests about objects that have ended may return; nil: at once.
+	late chan struct{}
 }
 
 func (p *pausedKV) pause() (resume func()) {
@@ -31,6 +36,10 @@ func (p *pausedKV) pause() (resume func()) {
 
 func (p *pausedKV) wait(ctx context.Context) error {
 	if wait := p.paused.Load(); wait != nil {
+		if p.heedless.Load() {
+			<-*wait
+			return nil
+		}
 		select {
 		case <-*wait:
 		case <-ctx.Done():
@@ -42,6 +51,9 @@ func (p *pausedKV) wait(ctx context.Context) error {
 
 func (p *pausedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	if err := p.wait(ctx); err != nil {
+		if p.late != nil && key != "\x00" {
+			<-p.late
+		}
 		return nil, err
 	}
 	return p.KV.Get(ctx, key, opts...)
@@ -150,6 +162,42 @@ func TestHealthDown(t *testing.T) {
 	if _, err := store.Get(ctx, o.Key(), storage.GetOptions{}); err != nil {
 		t.Errorf("after it came back: %v", err)
 	}
+}
+
+// Why a read ended does not depend on whether etcd is back when that is said.
+func TestHealthDownAndUp(t *testing.T) {
+	store, _, health, kv := newWatched(t)
+	kv.late = make(chan struct{})
+	resume := kv.pause()
+	defer resume()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		_, err := store.Get(t.Context(), storagetest.NewObject("a").Key(), storage.GetOptions{})
+		if storage.CodeOf(err) != storage.ErrCodeUnreachable || !strings.Contains(err.Error(), "etcd does not answer") {
+			t.Errorf("got %v, want unreachable", err)
+		}
+	})
+	eventually(t, func() bool { return health.Down() != nil })
+	resume()
+	eventually(t, func() bool { return health.Down() == nil })
+	close(kv.late)
+	waiting.Wait()
+}
+
+// An etcd that heeds no deadline is down too.
+func TestHealthHeedless(t *testing.T) {
+	store, _, health, kv := newWatched(t)
+	kv.heedless.Store(true)
+	resume := kv.pause()
+	defer resume()
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		_, _ = store.Get(t.Context(), storagetest.NewObject("a").Key(), storage.GetOptions{}) // when it is back
+	})
+	eventually(t, func() bool { return health.Down() != nil })
+	resume()
+	waiting.Wait()
+	eventually(t, func() bool { return health.Down() == nil })
 }
 
 // An etcd that answers something is not down, however long the others wait.

@@ -98,7 +98,7 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 			row, selected, err := s.listRow(ctx, last, kv, opts.Predicate)
 			if err != nil {
 				if ctx.Err() != nil {
-					return storage.List{}, s.fail(key, ctx.Err())
+					return storage.List{}, s.fail(ctx, key, ctx.Err())
 				}
 				if corrupt.add(err) {
 					return storage.List{Rows: list.Rows}, corrupt.err()
@@ -243,7 +243,7 @@ func (s *Store) failList(ctx context.Context, err error, rev int64, prefix, star
 		}
 		return &storage.Error{Code: storage.ErrCodeExpired, Message: expiredList, Err: err}
 	}
-	return s.fail(prefix, err)
+	return s.fail(ctx, prefix, err)
 }
 
 // corruptRows collects the rows of a list that cannot be read.

@@ -64,7 +64,7 @@ func (s *Store) RequestWatchProgress(ctx context.Context) error {
 			continue
 		}
 		if err := s.client.Watcher.RequestProgress(s.watchContext(ctx, w.stream)); err != nil {
-			return s.fail("", err)
+			return s.fail(ctx, "", err)
 		}
 	}
 	return nil

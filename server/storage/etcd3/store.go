@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
@@ -149,12 +150,19 @@ func (s *Store) Create(ctx context.Context, key string, served []byte, ttl uint6
 	if err != nil {
 		return storage.Row{}, err
 	}
+	exists := &storage.Error{Code: storage.ErrCodeKeyExists, Key: key, Message: "key exists"}
 	resp, err := s.put(ctx, &s.ops.create, key, 0, stored, ttl, nil)
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		// A full etcd refuses before it compares. Who makes sure that an object is there, as each start does, has it.
+		if kv, failed := s.fetch(ctx, key); failed == nil && kv != nil {
+			return storage.Row{}, exists
+		}
+	}
 	if err != nil {
 		return storage.Row{}, err
 	}
 	if !resp.Succeeded {
-		return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyExists, Key: key, Message: "key exists"}
+		return storage.Row{}, exists
 	}
 	return s.row(key, data, uint64(resp.Header.Revision))
 }
@@ -174,7 +182,7 @@ func (s *Store) Get(ctx context.Context, key string, opts storage.GetOptions) (s
 	resp, err := s.client.KV.Get(ctx, key)
 	s.ops.get.observe(started, err)
 	if err != nil {
-		return storage.Row{}, s.fail(key, err)
+		return storage.Row{}, s.fail(ctx, key, err)
 	}
 	if current := uint64(resp.Header.Revision); current < atLeast {
 		return storage.Row{}, tooLargeRevision(atLeast, current)
@@ -194,7 +202,7 @@ func (s *Store) Count(ctx context.Context, prefix string) (int64, error) {
 	resp, err := s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	s.ops.count.observe(started, err)
 	if err != nil {
-		return 0, s.fail(prefix, err)
+		return 0, s.fail(ctx, prefix, err)
 	}
 	return resp.Count, nil
 }
@@ -208,7 +216,7 @@ func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	resp, err := s.client.KV.Get(ctx, s.prefix, clientv3.WithCountOnly())
 	s.ops.currentRevision.observe(started, err)
 	if err != nil {
-		return 0, s.fail("", err)
+		return 0, s.fail(ctx, "", err)
 	}
 	return uint64(resp.Header.Revision), nil
 }
@@ -337,7 +345,7 @@ func (s *Store) fetch(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 	resp, err := s.client.KV.Get(ctx, key)
 	s.ops.get.observe(started, err)
 	if err != nil {
-		return nil, s.fail(key, err)
+		return nil, s.fail(ctx, key, err)
 	}
 	return first(resp.Kvs), nil
 }

@@ -118,14 +118,14 @@ func (s *Store) reread(ctx context.Context, key string, st state, fresh *bool, i
 // it runs the operations of orElse.
 func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, stored []byte, ttl uint64, orElse []clientv3.Op) (*clientv3.TxnResponse, error) {
 	if s.health.Down() != nil {
-		return nil, s.failWrite(key, errDown)
+		return nil, s.failWrite(ctx, key, errDown)
 	}
 	ctx, cancel := s.boundWrite(ctx)
 	defer cancel()
 	for retried := false; ; retried = true {
 		lease, err := s.leases.Get(ctx, ttl)
 		if err != nil {
-			return nil, s.fail(key, err)
+			return nil, s.fail(ctx, key, err)
 		}
 		var opts []clientv3.OpOption
 		if lease != clientv3.NoLease {
@@ -145,7 +145,7 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 		}
 		// A shared lease may have been revoked meanwhile.
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || retried {
-			return nil, s.failWrite(key, err)
+			return nil, s.failWrite(ctx, key, err)
 		}
 		s.leases.Forget(lease)
 	}

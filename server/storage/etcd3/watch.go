@@ -214,7 +214,7 @@ func (w *watcher) readPage(ctx context.Context) (page, error) {
 	}
 	resp, err := w.store.client.KV.Get(ctx, w.key)
 	if err != nil {
-		return page{}, w.store.fail(w.key, err)
+		return page{}, w.store.fail(ctx, w.key, err)
 	}
 	return page{kvs: resp.Kvs, rev: resp.Header.Revision}, nil
 }
@@ -341,7 +341,7 @@ func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
 	defer cancel()
 	resp, err := w.store.client.KV.Get(ctx, key, clientv3.WithRev(rv-1))
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return nil, w.store.fail(key, err)
+		return nil, w.store.fail(ctx, key, err)
 	}
 	if err != nil || len(resp.Kvs) == 0 {
 		return nil, &storage.Error{Code: storage.ErrCodeExpired, Key: key, ResourceVersion: uint64(rv), Err: err,
@@ -367,5 +367,5 @@ func (w *watcher) fail(err error) error {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return &storage.Error{Code: storage.ErrCodeExpired, Key: w.key, Message: expiredWatch, Err: err}
 	}
-	return w.store.fail(w.key, err)
+	return w.store.fail(w.ctx, w.key, err)
 }

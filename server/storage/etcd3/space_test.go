@@ -1,0 +1,212 @@
+package etcd3_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	testclock "k8s.io/utils/clock/testing"
+
+	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/storagetest"
+)
+
+// small is an embedded etcd of a small quota, and a store on it.
+type small struct {
+	*testing.T
+	config etcd3.EmbeddedConfig
+	clock  *testclock.FakeClock
+	log    *lockedBuffer
+
+	etcd  *etcd3.Embedded
+	store *etcd3.Store
+}
+
+func newSmall(t *testing.T) *small {
+	s := &small{T: t, clock: testclock.NewFakeClock(time.Unix(0, 0)), log: &lockedBuffer{}}
+	s.config = etcd3.EmbeddedConfig{DataDir: filepath.Join(t.TempDir(), "etcd"), UnsafeNoFsync: true, QuotaBytes: 12 << 20,
+		Logger: slog.New(slog.NewTextHandler(s.log, nil)), Clock: s.clock}
+	s.start()
+	return s
+}
+
+func (s *small) start() {
+	s.Helper()
+	s.etcd = start(s, s.config)
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: s.etcd.Client(), Embedded: s.etcd})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(health.Close)
+	s.store = newStore(s.T, etcd3.Config{Client: s.etcd.Client(), Health: health})
+}
+
+// write makes an object of a quarter of a MiB, or overwrites it.
+func (s *small) write(name string) error {
+	random := make([]byte, 128<<10)
+	for i := range random {
+		random[i] = byte(rand.Uint32()) //nolint:gosec // nothing is secret
+	}
+	o := storagetest.NewObject(name).With("k", fmt.Sprintf("%x", random))
+	_, err := s.store.GuaranteedUpdate(s.Context(), o.Key(), storage.UpdateOptions{IgnoreNotFound: true}, func(storage.Row) ([]byte, uint64, error) {
+		return o.JSON(), 0, nil
+	})
+	return err
+}
+
+// fill writes until that fails. etcd looks at the size of its last batch.
+func (s *small) fill(name func(i int) string) error {
+	s.Helper()
+	for i := range 1000 {
+		if err := s.write(name(i)); err != nil {
+			return err
+		}
+		s.etcd.Commit()
+	}
+	s.Fatal("it does not become full")
+	return nil
+}
+
+// fillWithObjects writes objects until no history is left that could make room for one more.
+func (s *small) fillWithObjects() {
+	s.Helper()
+	n := 0
+	for range 20 {
+		_ = s.fill(func(int) string { n++; return fmt.Sprint("o", n) })
+		s.look()
+		var full *etcd3.FullError
+		if errors.As(s.etcd.Full(), &full) && !full.Freeing {
+			return
+		}
+	}
+	s.Fatalf("it does not become full of objects:\n%s", s.log)
+}
+
+// look has the etcd look after its space once.
+func (s *small) look() {
+	s.Helper()
+	waitFor(s.T, s.clock.HasWaiters)
+	s.clock.Step(10 * time.Second)
+	waitFor(s.T, s.clock.HasWaiters)
+}
+
+func (s *small) wantLog(line string, n int) {
+	s.Helper()
+	if got := strings.Count(s.log.String(), `msg="`+line); got != n {
+		s.Errorf("the log says %q %d times, want %d:\n%s", line, got, n, s.log)
+	}
+}
+
+// An etcd that is full of history takes writes again, each time.
+func TestSpaceOfHistory(t *testing.T) {
+	s := newSmall(t)
+	for round := 1; round <= 3; round++ {
+		err := s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
+		if storage.CodeOf(err) != storage.ErrCodeNotReady || !strings.Contains(err.Error(), "embedded etcd is full") || !strings.Contains(err.Error(), "try again") {
+			t.Fatalf("full: got %v, want not ready", err)
+		}
+		s.look()
+		if err := s.etcd.Full(); err != nil {
+			t.Fatalf("round %d: %v\n%s", round, err, s.log)
+		}
+		if err := s.write("after"); err != nil {
+			t.Fatalf("round %d: a write after it: %v", round, err)
+		}
+		s.wantLog("embedded etcd is full", round)
+		s.wantLog("embedded etcd was defragmented", round)
+		s.wantLog("embedded etcd takes writes again", round)
+	}
+}
+
+// One that is full of objects says so, and tries nothing that costs something and frees nothing; it takes writes when
+// objects have been deleted.
+func TestSpaceOfObjects(t *testing.T) {
+	s := newSmall(t)
+	s.fillWithObjects()
+	s.wantLog("embedded etcd takes no writes", 1)
+	defragmented := strings.Count(s.log.String(), "embedded etcd was defragmented")
+	for range 20 {
+		s.look()
+	}
+	s.wantLog("embedded etcd takes no writes", 1)
+	s.wantLog("embedded etcd was defragmented", defragmented)
+	err := s.write("more")
+	if storage.CodeOf(err) != storage.ErrCodeNoSpace || !strings.Contains(err.Error(), "delete objects, or start with a larger --embedded-etcd-quota-backend-bytes") {
+		t.Errorf("got %v, want no space and what to do", err)
+	}
+	o := storagetest.NewObject("o1")
+	if _, err := s.store.Create(t.Context(), o.Key(), o.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeKeyExists {
+		t.Errorf("a create of what is there: got %v, want exists", err)
+	}
+	var full *etcd3.FullError
+	if !errors.As(s.etcd.Full(), &full) || full.Freeing || full.Blocked || full.QuotaBytes != s.config.QuotaBytes {
+		t.Errorf("got %+v", s.etcd.Full())
+	}
+	for i := range 10 {
+		if _, err := s.store.Delete(t.Context(), storagetest.NewObject(fmt.Sprint("o", i+1)).Key(), storage.DeleteOptions{}); err != nil {
+			t.Fatalf("a deletion: %v", err)
+		}
+	}
+	s.look()
+	if err := s.write("more"); err != nil {
+		t.Errorf("after deletions: %v\n%s", err, s.log)
+	}
+	if err := s.etcd.Full(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A start makes room too, and so does a larger quota, without a defragmentation.
+func TestSpaceAtStart(t *testing.T) {
+	for _, tc := range []struct {
+		name         string
+		objects      bool
+		larger       int64
+		defragmented int
+		takes        bool
+	}{
+		{name: "history", defragmented: 1, takes: true},
+		{name: "objects", objects: true},
+		{name: "a larger quota", objects: true, larger: 4 << 20, takes: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSmall(t)
+			if tc.objects {
+				s.fillWithObjects()
+			} else {
+				_ = s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
+			}
+			before := strings.Count(s.log.String(), "embedded etcd was defragmented")
+			if err := s.etcd.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s.config.QuotaBytes += tc.larger
+			s.start()
+			if err := s.write("more"); (err == nil) != tc.takes {
+				t.Errorf("after a start: %v\n%s", err, s.log)
+			}
+			s.wantLog("embedded etcd was defragmented", before+tc.defragmented)
+		})
+	}
+}
+
+// An etcd elsewhere is not ours to defragment: the error says what is to be done.
+func TestSpaceElsewhere(t *testing.T) {
+	s := newSmall(t)
+	s.store = newStore(t, etcd3.Config{Client: s.etcd.Client()})
+	err := s.fill(func(i int) string { return fmt.Sprint("o", i) })
+	if storage.CodeOf(err) != storage.ErrCodeNoSpace {
+		t.Errorf("got %v, want no space", err)
+	}
+	for _, command := range []string{"etcdctl compaction", "etcdctl defrag", "etcdctl alarm disarm"} {
+		if !strings.Contains(err.Error(), command) {
+			t.Errorf("%v does not name %s", err, command)
+		}
+	}
+}
