@@ -35,6 +35,10 @@ type Config struct {
 	DataDir string
 	// EmbeddedEtcdListen is HOST:PORT at which etcdctl reaches the embedded etcd; "": in process only.
 	EmbeddedEtcdListen string
+	// EmbeddedEtcdQuotaBytes is the size of the embedded etcd's database from which it takes no writes, until there is room
+	// again: history is dropped then and the database defragmented. At least MinEmbeddedEtcdQuotaBytes. Default
+	// DefaultEmbeddedEtcdQuotaBytes.
+	EmbeddedEtcdQuotaBytes int64
 	// UnsafeNoFsync lets the embedded etcd lose writes when the machine crashes. For tests.
 	UnsafeNoFsync bool
 
@@ -173,6 +177,12 @@ func (c *Config) Validate() error {
 	}
 	if len(c.EtcdServers) > 0 && c.EmbeddedEtcdListen != "" {
 		errs = append(errs, errors.New("--embedded-etcd-listen is for the embedded etcd: leave out --etcd-servers"))
+	}
+	switch quota := c.EmbeddedEtcdQuotaBytes; {
+	case quota != 0 && quota < MinEmbeddedEtcdQuotaBytes:
+		errs = append(errs, fmt.Errorf("--embedded-etcd-quota-backend-bytes %d: give %d bytes at least", quota, MinEmbeddedEtcdQuotaBytes))
+	case len(c.EtcdServers) > 0 && quota != 0 && quota != DefaultEmbeddedEtcdQuotaBytes:
+		errs = append(errs, errors.New("--embedded-etcd-quota-backend-bytes is for the embedded etcd: leave out --etcd-servers"))
 	}
 	if c.EtcdPrefix != "" && c.EtcdPrefix[0] != '/' {
 		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash", c.EtcdPrefix))

@@ -21,6 +21,8 @@ type etcd struct {
 	// name is that of its health check, as upstream's: etcd, etcd-override-0, etcd-override-1, …
 	name   string
 	client *clientv3.Client
+	// embedded is nil for an external one.
+	embedded *etcd3.Embedded
 	// done is closed when the embedded one ends by itself; nil for an external one.
 	done      <-chan struct{}
 	closeEtcd func() error
@@ -36,11 +38,12 @@ func openEtcd(ctx context.Context, c *Config) (*etcd, error) {
 		return dialEtcd("etcd", c.EtcdServers, c)
 	}
 	embedded, err := etcd3.StartEmbedded(ctx, etcd3.EmbeddedConfig{
-		DataDir: filepath.Join(c.DataDir, "etcd"), ListenClient: c.EmbeddedEtcdListen, UnsafeNoFsync: c.UnsafeNoFsync, Logger: c.Logger})
+		DataDir: filepath.Join(c.DataDir, "etcd"), ListenClient: c.EmbeddedEtcdListen, UnsafeNoFsync: c.UnsafeNoFsync,
+		QuotaBytes: c.EmbeddedEtcdQuotaBytes, Logger: c.Logger})
 	if err != nil {
 		return nil, err
 	}
-	return &etcd{name: "etcd", client: embedded.Client(), done: embedded.Done(), closeEtcd: embedded.Close}, nil
+	return &etcd{name: "etcd", client: embedded.Client(), embedded: embedded, done: embedded.Done(), closeEtcd: embedded.Close}, nil
 }
 
 func dialEtcd(name string, endpoints []string, c *Config) (*etcd, error) {
@@ -55,7 +58,7 @@ func dialEtcd(name string, endpoints []string, c *Config) (*etcd, error) {
 // start begins to watch over the etcd and to drop its history.
 func (e *etcd) start(c *Config, metrics *etcd3.Metrics) (err error) {
 	logger := c.Logger.With("etcd", e.name)
-	if e.health, err = etcd3.StartHealth(etcd3.HealthConfig{Client: e.client, Logger: logger}); err != nil {
+	if e.health, err = etcd3.StartHealth(etcd3.HealthConfig{Client: e.client, Embedded: e.embedded, Logger: logger}); err != nil {
 		return err
 	}
 	e.leases, err = etcd3.NewLeases(etcd3.LeasesConfig{Client: e.client, Metrics: metrics,
@@ -67,8 +70,24 @@ func (e *etcd) start(c *Config, metrics *etcd3.Metrics) (err error) {
 	return err
 }
 
-// ping reads from the etcd, within timeout. An etcd that is known to be down is not asked.
+// full returns why an embedded etcd takes no writes. It is a warning: reads go on, no start makes room, and who would
+// delete objects must get here.
+func (e *etcd) full(context.Context) error {
+	if e.embedded == nil {
+		return nil
+	}
+	if err := e.embedded.Full(); err != nil {
+		return &warning{err}
+	}
+	return nil
+}
+
+// ping reads from the etcd, within timeout. An etcd that is known to be down is not asked, nor one that is being
+// defragmented, which would not heed the timeout.
 func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) error {
+	if full := (*etcd3.FullError)(nil); errors.As(e.full(ctx), &full) && full.Blocked {
+		return full
+	}
 	if err := e.health.Down(); err != nil {
 		return err
 	}
@@ -158,11 +177,16 @@ func (c *clusters) close() error {
 	return errors.Join(errs...)
 }
 
-// readiness returns upstream's checks: one of each cluster for health, and one more for readiness.
+// readiness returns upstream's checks: one of each cluster for health, and one more for readiness; there also, whether the
+// embedded one is full. A defragmentation fails readiness only: to start again would not end it, but begin it again.
 func (c *clusters) readiness(config *Config) (healthy, ready []check) {
 	for _, e := range c.all {
 		healthy = append(healthy, check{e.name, func(ctx context.Context) error {
-			return e.ping(ctx, config.EtcdPrefix, config.Storage.HealthcheckTimeout)
+			err := e.ping(ctx, config.EtcdPrefix, config.Storage.HealthcheckTimeout)
+			if full := (*etcd3.FullError)(nil); errors.As(err, &full) {
+				return &warning{err}
+			}
+			return err
 		}})
 		name := "etcd-readiness"
 		if suffix, ok := strings.CutPrefix(e.name, "etcd-override-"); ok {
@@ -171,6 +195,9 @@ func (c *clusters) readiness(config *Config) (healthy, ready []check) {
 		ready = append(ready, check{name, func(ctx context.Context) error {
 			return e.ping(ctx, config.EtcdPrefix, config.Storage.ReadycheckTimeout)
 		}})
+		if e.embedded != nil {
+			ready = append(ready, check{e.name + "-space", e.full})
+		}
 	}
 	return healthy, ready
 }

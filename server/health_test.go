@@ -70,6 +70,9 @@ func TestConfigValidate(t *testing.T) {
 		{"missing file", Config{TokenAuthFile: "/does/not/exist"}, "--token-auth-file"},
 		{"tls for an embedded etcd", Config{EtcdCAFile: "config_test.go"}, "--etcd-servers"},
 		{"listen on an external etcd", Config{EtcdServers: []string{"x"}, EmbeddedEtcdListen: "127.0.0.1:1"}, "--embedded-etcd-listen"},
+		{"quota of an external etcd", Config{EtcdServers: []string{"x"}, EmbeddedEtcdQuotaBytes: 1 << 30}, "--embedded-etcd-quota-backend-bytes is for the embedded"},
+		{"quota in GiB", Config{EmbeddedEtcdQuotaBytes: 8}, "--embedded-etcd-quota-backend-bytes 8: give 16777216 bytes at least"},
+		{"quota by default", Config{EtcdServers: []string{"x"}, EmbeddedEtcdQuotaBytes: DefaultEmbeddedEtcdQuotaBytes}, ""},
 		{"prefix", Config{EtcdPrefix: "registry"}, "--etcd-prefix"},
 	}
 	for _, tc := range tests {

@@ -25,7 +25,11 @@ const (
 	DefaultWatchCachesEventBytes    = 256 << 20
 	DefaultWatchCacheIdleTimeout    = 10 * time.Minute
 	DefaultConsistencyCheckInterval = 5 * time.Second
+	DefaultEmbeddedEtcdQuotaBytes   = etcd3.DefaultQuotaBytes
 )
+
+// MinEmbeddedEtcdQuotaBytes has room for the objects that a server makes for itself, and for others.
+const MinEmbeddedEtcdQuotaBytes = 16 << 20
 
 // consistencyCheckShare is the part of one processor that the comparisons of a cache take, where no interval is given.
 const consistencyCheckShare = 1.0 / 200

@@ -1,0 +1,91 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+
+	"weir.dev/weir/server"
+	"weir.dev/weir/server/servertest"
+)
+
+// big is the body of a ConfigMap of 900 KB.
+func big(name, letter string) string {
+	return strings.TrimSuffix(configMapBody(name, ""), "}") + fmt.Sprintf(`,"data":{"k":%q}}`, strings.Repeat(letter, 900<<10))
+}
+
+// An embedded etcd that is full of history takes writes again by itself.
+func TestFullOfHistory(t *testing.T) {
+	tt := newTester(t, servertest.Options{Config: server.Config{EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes}})
+	tt.wantAnswer(http.MethodPost, configMapsPath, big("a", "x"), http.StatusCreated, nil)
+	letters := "abcdefgh"
+	refused := 0
+	for i := range 1000 {
+		code, out := tt.request(http.MethodPut, configMapsPath+"/a", big("a", letters[i%len(letters):][:1]))
+		if code == http.StatusOK {
+			continue
+		}
+		if code != http.StatusTooManyRequests || member(out, "details.retryAfterSeconds") == "<absent>" || !strings.Contains(member(out, "message"), "embedded etcd is full") {
+			t.Fatalf("a write to a full etcd: %d %v", code, out)
+		}
+		refused++
+		break
+	}
+	if refused == 0 {
+		t.Fatal("the etcd does not become full")
+	}
+	soon(t, "writes are taken again", func() bool {
+		code, _ := tt.request(http.MethodPut, configMapsPath+"/a", big("a", "z"))
+		return code == http.StatusOK
+	})
+	if code, text, _ := body(t, tt.env, "/readyz?verbose"); code != http.StatusOK || !strings.Contains(text, "[+]etcd-space ok\n") {
+		t.Errorf("/readyz: %d %s", code, text)
+	}
+}
+
+// One that is full of objects is told of and keeps a server from nothing but writes, a start neither; it takes writes again
+// when objects have been deleted.
+func TestFullOfObjects(t *testing.T) {
+	dir := t.TempDir()
+	const objects = 24
+	t.Run("filled", func(t *testing.T) {
+		tt := newTester(t, servertest.Options{Config: server.Config{DataDir: dir}})
+		for i := range objects {
+			tt.wantAnswer(http.MethodPost, configMapsPath, big(fmt.Sprint("o", i), "x"), http.StatusCreated, nil)
+		}
+	})
+	// The quota is a smaller one from here on.
+	tt := newTester(t, servertest.Options{Config: server.Config{DataDir: dir,
+		EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes, Logger: slog.New(slog.DiscardHandler)}})
+	for _, when := range []string{"while it runs", "after a start"} {
+		soon(t, "the error says what to do", func() bool {
+			code, out := tt.request(http.MethodPost, configMapsPath, configMapBody("more", ""))
+			if code == http.StatusCreated {
+				t.Fatalf("%s: a full etcd takes a write", when)
+			}
+			return code == http.StatusInternalServerError && strings.Contains(member(out, "message"), "delete objects, or start with a larger --embedded-etcd-quota-backend-bytes")
+		})
+		for path, want := range map[string]string{
+			"/readyz?verbose": "[+]etcd-space ok, with a warning: reason withheld\n", "/readyz/etcd-space": "warning: embedded etcd is full: ", "/livez": "ok",
+		} {
+			if code, text, _ := body(t, tt.env, path); code != http.StatusOK || !strings.Contains(text, want) {
+				t.Errorf("%s: %s: %d %s", when, path, code, text)
+			}
+		}
+		tt.wantAnswer(http.MethodGet, configMapsPath+"/o1", "", http.StatusOK, nil)
+		if when == "while it runs" {
+			if err := tt.env.Restart(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range objects / 2 {
+		tt.wantAnswer(http.MethodDelete, fmt.Sprint(configMapsPath, "/o", i), "", http.StatusOK, nil)
+	}
+	soon(t, "writes are taken again", func() bool {
+		code, _ := tt.request(http.MethodPost, configMapsPath, configMapBody("more", ""))
+		return code == http.StatusCreated
+	})
+}
