@@ -35,7 +35,7 @@ toolchains: ## install what guests in C, Rust and AssemblyScript are built with,
 race: ## test what is concurrent with the race detector
 	$(GO) test -race -timeout 20m $(RACE)
 
-matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file), _TOKEN, _ETCD (its endpoint)
+matrix-golden: ## keep a kube-apiserver's answers: WEIR_MATRIX_URL, _CA (a file), _TOKEN, _ETCD (its endpoint), _CACHE=false with --watch-cache=false
 	@test -n "$(WEIR_MATRIX_URL)" || { echo "matrix-golden: set WEIR_MATRIX_URL, WEIR_MATRIX_CA, WEIR_MATRIX_TOKEN and WEIR_MATRIX_ETCD" >&2; exit 1; }
 	$(GO) test -count=1 -run '^TestMatrix$$' ./server/semantics
 

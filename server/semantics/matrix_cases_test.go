@@ -149,7 +149,7 @@ func (w *matrixWorld) watches() []matrixRequest {
 	product(func(name, query string) { add("watch "+name, w.path+"?watch=true&"+query, "") }, matrixRevisions, matrixMatches, matrixLimits, matrixSelectors, matrixInitial, matrixBookmarks)
 	initial := "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 	for _, c := range []matrixCase{
-		{"timeoutSeconds=1", "resourceVersion=$LATEST&timeoutSeconds=1", ""}, {"timeoutSeconds=1 rv=0", "resourceVersion=0&timeoutSeconds=1", ""}, {"timeoutSeconds=5 bookmarks", "resourceVersion=$LATEST&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=app%3Dnone", ""},
+		{"timeoutSeconds=1", "resourceVersion=$LATEST&timeoutSeconds=1&fieldSelector=metadata.name!%3Dc", ""}, {"timeoutSeconds=1 rv=0", "resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.name!%3Dc", ""}, {"timeoutSeconds=5 bookmarks", "resourceVersion=$LATEST&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=app%3Dnone", ""},
 		{"timeoutSeconds=5 bookmarks rv=N app=none", "resourceVersion=$N&timeoutSeconds=5&allowWatchBookmarks=true&labelSelector=app%3Dnone", ""}, {"timeoutSeconds=5 no bookmarks", "resourceVersion=$LATEST&timeoutSeconds=5&labelSelector=app%3Dnone", ""},
 		{"timeoutSeconds=0", "resourceVersion=$N&timeoutSeconds=0", ""}, {"timeoutSeconds=-1", "resourceVersion=$LATEST&timeoutSeconds=-1&labelSelector=app%3Dnone", ""}, {"timeoutSeconds=x", "timeoutSeconds=x", ""},
 		{"app=none initial", initial + "&labelSelector=app%3Dnone&timeoutSeconds=4", ""}, {"rv=LATEST", "resourceVersion=$LATEST", ""}, {"rv=LATEST initial", initial + "&resourceVersion=$LATEST", ""}, {"rv=-1", "resourceVersion=-1", ""}, {"rv=00", "resourceVersion=00", ""},

@@ -17,14 +17,42 @@ const atOnce = 50
 
 // TestMatrix asks for every combination of resourceVersion, its match, limit, continue token and selector, by get,
 // list and watch, of a built-in resource and of a custom one, and compares the answers with those of a kube-apiserver
-// that are kept in testdata/matrix. Where WEIR_MATRIX_URL names a kube-apiserver, its answers are written there
-// instead; see the target matrix-golden of the Makefile.
+// that are kept in testdata/matrix: once with the watch cache and once without. Where WEIR_MATRIX_URL names a
+// kube-apiserver, its answers are written there instead; see the target matrix-golden of the Makefile.
 func TestMatrix(t *testing.T) {
-	server, isPeer := dialMatrixServer(t)
-	if !isPeer {
-		server = startMatrixServer(t)
+	if server, ok := dialMatrixServer(t); ok {
+		worlds := prepareMatrix(t, server)
+		for i, answers := range askMatrix(t, worlds) {
+			writeGolden(t, worlds[i].name, server.cached, answers)
+		}
+		return
 	}
-	worlds := prepareMatrix(t, server)
+	for _, tc := range []struct {
+		name       string
+		cached     bool
+		deviations []deviation
+	}{
+		{"cache", true, slices.Concat(deviations, deviationsOfCache)},
+		{"no cache", false, slices.Concat(deviations, deviationsWithoutCache)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			worlds := prepareMatrix(t, startMatrixServer(t, tc.cached))
+			used := make([]bool, len(tc.deviations))
+			for i, answers := range askMatrix(t, worlds) {
+				compareGolden(t, worlds[i].name, readGolden(t, worlds[i].name, tc.cached), answers, tc.deviations, used)
+			}
+			for i, d := range tc.deviations {
+				if !used[i] {
+					t.Errorf("no case deviates as said: %s: %s", d.cases, d.reason)
+				}
+			}
+		})
+	}
+}
+
+// askMatrix asks all cases of all worlds and returns the answers of each by case.
+func askMatrix(t *testing.T, worlds []*matrixWorld) []map[string]string {
+	t.Helper()
 	answers := make([]map[string]string, len(worlds))
 	var group sync.WaitGroup
 	for i, w := range worlds {
@@ -48,20 +76,7 @@ func TestMatrix(t *testing.T) {
 		maps.Copy(answers[i], watched[i])
 		maps.Copy(answers[i], written[i])
 	}
-	used := make([]bool, len(deviations))
-	for i, w := range worlds {
-		file := filepath.Join("testdata", "matrix", w.name+".golden")
-		if isPeer {
-			writeGolden(t, file, answers[i])
-			continue
-		}
-		t.Run(w.name, func(t *testing.T) { compareGolden(t, readGolden(t, file), answers[i], used) })
-	}
-	for i, d := range deviations {
-		if !used[i] && !isPeer {
-			t.Errorf("no case deviates as said: %s: %s", d.cases, d.reason)
-		}
-	}
+	return answers
 }
 
 // askAll asks at the same time, but for what waits for an answer, of which there is not too much at a time.
@@ -95,9 +110,25 @@ func (w *matrixWorld) askInTurn(ctx context.Context, requests []matrixRequest) m
 	return out
 }
 
+// goldenFile is where the answers for a resource are kept. Of a server without a cache those are kept that differ from
+// those of one with it.
+func goldenFile(resource string, cached bool) string {
+	if !cached {
+		resource += ".nocache"
+	}
+	return filepath.Join("testdata", "matrix", resource+".golden")
+}
+
 // writeGolden writes the cases below their answers: most answers have many.
-func writeGolden(t *testing.T, file string, answers map[string]string) {
+func writeGolden(t *testing.T, resource string, cached bool, answers map[string]string) {
 	t.Helper()
+	if !cached {
+		known := readGolden(t, resource, true)
+		if len(known) != len(answers) {
+			t.Fatalf("%s: %d cases, %d with the cache: keep the answers with it first", resource, len(answers), len(known))
+		}
+		maps.DeleteFunc(answers, func(name, answer string) bool { return known[name] == answer })
+	}
 	cases := map[string][]string{}
 	for name, answer := range answers {
 		cases[answer] = append(cases[answer], name)
@@ -107,6 +138,7 @@ func writeGolden(t *testing.T, file string, answers map[string]string) {
 		slices.Sort(cases[answer])
 		fmt.Fprintf(&out, "%s\n\t%s\n", answer, strings.Join(cases[answer], "\n\t"))
 	}
+	file := goldenFile(resource, cached)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +148,16 @@ func writeGolden(t *testing.T, file string, answers map[string]string) {
 }
 
 // readGolden returns answers by case.
-func readGolden(t *testing.T, file string) map[string]string {
+func readGolden(t *testing.T, resource string, cached bool) map[string]string {
+	t.Helper()
+	out := readGoldenFile(t, goldenFile(resource, true))
+	if !cached {
+		maps.Copy(out, readGoldenFile(t, goldenFile(resource, false)))
+	}
+	return out
+}
+
+func readGoldenFile(t *testing.T, file string) map[string]string {
 	t.Helper()
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -140,30 +181,30 @@ func readGolden(t *testing.T, file string) map[string]string {
 }
 
 // compareGolden holds answers against upstream's and against what is known to deviate, and marks what does.
-func compareGolden(t *testing.T, want, got map[string]string, used []bool) {
+func compareGolden(t *testing.T, resource string, want, got map[string]string, deviations []deviation, used []bool) {
 	t.Helper()
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		upstream, ok := want[name]
-		i := deviationOf(name, upstream)
+		i := deviationOf(deviations, name, upstream)
 		switch {
 		case !ok:
-			t.Errorf("case %q has no golden answer", name)
+			t.Errorf("%s: case %q has no golden answer", resource, name)
 		case i < 0:
 			if got[name] != upstream {
-				t.Errorf("%s\n   is %s\n want %s", name, got[name], upstream)
+				t.Errorf("%s: %s\n   is %s\n want %s", resource, name, got[name], upstream)
 			}
 		case got[name] == upstream:
-			t.Errorf("%s does not deviate any more", name)
+			t.Errorf("%s: %s does not deviate any more", resource, name)
 		default:
 			used[i] = true
 			if !whole(deviations[i].ours, got[name]) {
-				t.Errorf("%s\n   is %s\n want %s\n where upstream says %s", name, got[name], deviations[i].ours, upstream)
+				t.Errorf("%s: %s\n   is %s\n want %s\n where upstream says %s", resource, name, got[name], deviations[i].ours, upstream)
 			}
 		}
 	}
 	for name := range want {
 		if _, ok := got[name]; !ok {
-			t.Errorf("golden case %q is not asked", name)
+			t.Errorf("%s: golden case %q is not asked", resource, name)
 		}
 	}
 }

@@ -32,12 +32,14 @@ type matrixServer struct {
 	url    string
 	client *http.Client
 	etcd   *clientv3.Client
+	// cached says that it has a watch cache.
+	cached bool
 	// compacted is how long after a compaction caches know of it.
 	compacted time.Duration
 }
 
 // startMatrixServer starts this server on an etcd of its own, which can be compacted.
-func startMatrixServer(t *testing.T) *matrixServer {
+func startMatrixServer(t *testing.T, cached bool) *matrixServer {
 	t.Helper()
 	etcd, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), ListenClient: "127.0.0.1:0", UnsafeNoFsync: true})
 	if err != nil {
@@ -48,8 +50,9 @@ func startMatrixServer(t *testing.T) *matrixServer {
 			t.Error(err)
 		}
 	})
-	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{"http://" + etcd.Addr().String()}}})
-	return &matrixServer{url: env.URL(), client: env.Client(), etcd: etcd.Client()}
+	env := servertest.Start(t, servertest.Options{Config: server.Config{
+		EtcdServers: []string{"http://" + etcd.Addr().String()}, Storage: server.StorageConfig{DisableWatchCache: !cached}}})
+	return &matrixServer{url: env.URL(), client: env.Client(), etcd: etcd.Client(), cached: cached}
 }
 
 // dialMatrixServer returns the kube-apiserver that the environment names, false when it names none.
@@ -73,7 +76,7 @@ func dialMatrixServer(t *testing.T) (*matrixServer, bool) {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	// A cacher of upstream asks every 15 s for the revision that was compacted.
-	return &matrixServer{url: url, etcd: etcd, compacted: 17 * time.Second,
+	return &matrixServer{url: url, etcd: etcd, compacted: 17 * time.Second, cached: os.Getenv("WEIR_MATRIX_CACHE") != "false",
 		client: &http.Client{Transport: bearer{os.Getenv("WEIR_MATRIX_TOKEN"), transport}}}, true
 }
 
