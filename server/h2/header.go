@@ -192,6 +192,7 @@ func (c *conn) endBlockLocked(id uint32, endStream bool) {
 		n = min(len(block), minFrameSize)
 		_ = c.framer.WriteContinuation(id, n == len(block), block[:n])
 	}
+	c.overflowLocked() // an answer without a body waits for no room
 }
 
 // lowerLocked spells the name of a field as HTTP/2 does; "": it is not a name.

@@ -324,6 +324,33 @@ func TestFloods(t *testing.T) {
 	}
 }
 
+// A client that reads nothing is dropped, though answers without a body wait for no window.
+func TestHeadersNobodyReads(t *testing.T) {
+	const size, most = 8 << 10, 64 << 20
+	var answered atomic.Int64
+	s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Large", strings.Repeat("x", size))
+		w.WriteHeader(http.StatusNoContent)
+		answered.Add(1)
+	})
+	p := newPeer(t, s)
+	p.hello()
+	block := p.fields(":method", "GET", ":scheme", "https", ":authority", "a", ":path", "/")
+	for id, sent := uint32(1), int64(0); ; id, sent = id+2, sent+1 {
+		if sent*size > most {
+			t.Fatalf("the answers to %d requests wait in memory", sent)
+		}
+		if err := p.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block, EndHeaders: true, EndStream: true}); err != nil {
+			return // the server has closed the connection
+		}
+		for begun := time.Now(); answered.Load() < sent; time.Sleep(10 * time.Microsecond) { // fewer streams than are refused
+			if time.Since(begun) > 2*time.Second {
+				return // it serves no more
+			}
+		}
+	}
+}
+
 // A connection without a request ends.
 func TestIdle(t *testing.T) {
 	s := serve(t, ours, options{config: h2.Config{IdleTimeout: 50 * time.Millisecond}}, echo)

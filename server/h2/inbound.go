@@ -320,7 +320,7 @@ func (c *conn) resizeLocked(window int64) error {
 		if st.window += more; st.window > maxWindow {
 			return connError(http2.ErrCodeFlowControl)
 		}
-		if more > 0 {
+		if st.window > 0 && st.window <= more { // it had none
 			st.writable.Signal()
 		}
 	}

@@ -143,18 +143,30 @@ func (c *conn) flush() {
 	c.mu.Unlock()
 }
 
-// send encrypts b and hands it to the socket. It reports whether all is sent; if not, drained will be called.
-func (c *conn) send(b []byte) (bool, error) {
+// send encrypts b and hands it to the socket. It reports whether all is sent; if not, drained will be called. A panic ends
+// the connection, which would otherwise wait for ever for what was to be sent.
+func (c *conn) send(b []byte) (sent bool, err error) {
+	returns := false
+	defer func() {
+		if !returns {
+			c.mu.Lock()
+			c.out.flushing = false
+			c.failLocked()
+			c.mu.Unlock()
+		}
+	}()
 	if c.cork == nil {
-		_, err := c.tls.Write(b)
+		_, err = c.tls.Write(b)
+		returns = true
 		return true, err
 	}
 	c.cork.hold()
-	_, err := c.tls.Write(b)
+	_, err = c.tls.Write(b)
 	sent, corkErr := c.cork.release()
 	if err == nil {
 		err = corkErr
 	}
+	returns = true
 	return sent, err
 }
 
