@@ -15,6 +15,8 @@ const (
 	manyTakers = 8
 	// takersBetween is how many takers are given events before what is left to do for them is done.
 	takersBetween = 1024
+	// bytesBetween is how many bytes they are given before that: it waits in memory.
+	bytesBetween = 8 << 20
 	// laterShare is how much of what is left to do is worth a goroutine.
 	laterShare = 4
 )
@@ -88,18 +90,20 @@ func (c *Cacher) deliver(ctx context.Context) {
 			return
 		}
 		visits = c.hub.delivery.take(visits[:0])
-		visited := 0
+		visited, bytes := 0, 0
 		for _, v := range visits {
 			takers = c.hub.takers(v.topic, takers[:0])
 			more := false
 			for _, w := range takers {
-				do, left := w.deliver(v.first)
-				if do != nil {
-					later = append(later, do)
+				given := w.deliver(v.first)
+				if given.later != nil {
+					later = append(later, given.later)
 				}
-				more = more || left
-				if visited++; visited%takersBetween == 0 {
+				more = more || given.more
+				visited, bytes = visited+1, bytes+given.bytes
+				if visited >= takersBetween || bytes >= bytesBetween {
 					later = c.doAll(later)
+					visited, bytes = 0, 0
 				}
 			}
 			clear(takers)
@@ -163,24 +167,30 @@ func (w *watcher) rouse() {
 	}
 }
 
-// deliver gives a taker that waits what the ring has for it, which is nothing before the event first. It returns what is
-// left to do, nil where nothing is, and whether there is more to give.
-func (w *watcher) deliver(first uint64) (later func(), more bool) {
-	if !w.mu.TryLock() {
-		w.rouse()
-		return nil, false
-	}
-	defer w.mu.Unlock()
-	taken := false
-	if !w.cacher.contain(func() { later, taken, more = w.give(first) }) || !taken {
-		w.rouse()
-		return nil, false
-	}
-	return later, more
+// given is what a watcher was given.
+type given struct {
+	later func() // what is left to do; nil: nothing
+	bytes int    // of the objects of events
+	taken bool   // else Next must go on
+	more  bool   // there is more to give
 }
 
-// give is deliver for a watcher whose mu is held. It reports that nothing was taken where Next must go on.
-func (w *watcher) give(first uint64) (later func(), taken, more bool) {
+// deliver gives a taker that waits what the ring has for it, which is nothing before the event first.
+func (w *watcher) deliver(first uint64) (g given) {
+	if !w.mu.TryLock() {
+		w.rouse()
+		return g
+	}
+	defer w.mu.Unlock()
+	if !w.cacher.contain(func() { w.give(first, &g) }) || !g.taken {
+		w.rouse()
+		g.more = false
+	}
+	return g
+}
+
+// give is deliver for a watcher whose mu is held. What g has when it panics is so.
+func (w *watcher) give(first uint64, g *given) {
 	switch missed := w.missed.Swap(false); {
 	case w.waitsOn.hasFired():
 		w.next = max(w.next, w.waitsOn.first)
@@ -188,19 +198,23 @@ func (w *watcher) give(first uint64) (later func(), taken, more bool) {
 		w.next = max(w.next, first)
 	}
 	w.skip()
-	more = w.collect(takenBatch)
+	more := w.collect(takenBatch)
 	switch {
 	case w.err != nil:
-		return nil, false, false
+		return
 	case w.batch == nil:
-		return nil, true, false
+		g.taken = true
+		return
 	}
-	if taken, later = w.take(*w.batch); !taken {
-		return nil, false, false
+	for i := range *w.batch {
+		g.bytes += len((*w.batch)[i].Row.Value)
+	}
+	if g.taken, g.later = w.take(*w.batch); !g.taken {
+		return
 	}
 	w.release()
 	if more {
 		w.missed.Store(true)
 	}
-	return later, true, more
+	g.more = more
 }

@@ -274,7 +274,7 @@ func TestVisitMuch(t *testing.T) {
 	}
 	first := uint64(0)
 	for _, taken := range []int{32, 64, events, events} {
-		_, more := k.deliver(first)
+		more := k.deliver(first).more
 		first = c.ring.tail.Load() - 1
 		if len(k.took) != taken || more != (taken < events) {
 			t.Fatalf("%d events taken, more: %t; want %d", len(k.took), more, taken)

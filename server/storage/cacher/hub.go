@@ -83,6 +83,9 @@ type hub struct {
 func (h *hub) join(key topicKey) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if n := h.namesLocked(key.kind); n != nil && len(*n) >= maxNames && !n.has(key.name) {
+		key = topicKey{kind: prefixTopic, scope: key.scope} // its events are among those
+	}
 	t := h.topics[key]
 	if t == nil {
 		if h.topics == nil {
@@ -237,10 +240,23 @@ func (h *hub) announce(t *topic, seq uint64) {
 	}
 }
 
-// names counts names. There are few.
+// maxNames bounds the names of labels, and of fields, by which topics are told apart: each event looks for all of them.
+// Who watches by another name is woken by all events in scope, and its filter decides.
+const maxNames = 64
+
+// names counts names. There are no more than maxNames.
 type names []struct {
 	name  string
 	count int
+}
+
+func (n *names) has(name string) bool {
+	for i := range *n {
+		if (*n)[i].name == name {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *names) add(name string) {
