@@ -82,8 +82,10 @@ func (b *Budget) settle() {
 func (c *Cacher) forget(bytes int64) bool {
 	defer c.measured()
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	head := c.ring.head
+	before := c.ring.head
 	c.resizedLocked(c.ring.trim(c.ring.bytes.Load() - bytes))
-	return c.ring.head != head
+	head := c.ring.head
+	c.mu.Unlock()
+	c.revokeViews(head)
+	return head != before
 }

@@ -29,6 +29,7 @@ type Cacher struct {
 	usage   usage
 	pasts   pasts
 	kept    snapshots
+	views   views
 	// indexing says which indexes rows has.
 	indexing indexing
 

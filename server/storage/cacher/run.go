@@ -262,10 +262,12 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 	c.ring.publish()
 	moved := rv != c.rv.Load()
 	c.rv.Store(rv)
+	head := c.ring.head
 	c.mu.Unlock()
 
 	c.pending.forget(rv)
 	c.hub.publish(kept)
+	c.revokeViews(head)
 	if len(kept) > 0 {
 		c.measured()
 		c.config.Budget.settle()
@@ -317,9 +319,11 @@ func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
 	c.appendLocked(e)
 	c.ring.publish()
 	c.rv.Store(rv)
+	head := c.ring.head
 	c.mu.Unlock()
 	c.pending.forget(rv)
 	c.hub.publish([]*event{e})
+	c.revokeViews(head)
 	c.advanced.fire(0)
 	c.metrics.resourceVersion.Set(float64(rv % 1e15))
 }

@@ -112,7 +112,7 @@ func (w *watcher) begin(rv uint64, sendInitial bool) bool {
 	c := w.cacher
 	if sendInitial {
 		v := c.snapshotFor(&w.filter)
-		w.initial = &v
+		w.initial, w.sends = c.views.hold(v, w.topic), true
 		w.next = v.next
 		w.last = v.rv
 		w.from = w.filter.start
@@ -166,8 +166,9 @@ type watcher struct {
 	after uint64
 	// last is the highest revision that was sent or asked for; bookmarks do not go below.
 	last uint64
-	// initial is the state to send first, nil when it is sent; from is where it goes on.
-	initial *view
+	// initial is the state to send first, nil where there is none. sends: it is not sent yet; from is where it goes on.
+	initial *heldView
+	sends   bool
 	from    string
 	// endBookmark: the end of the initial state is marked.
 	endBookmark bool
@@ -236,8 +237,15 @@ func (w *watcher) gather(ctx context.Context) error {
 		if err := w.over(ctx); err != nil {
 			return err
 		}
-		if w.initial != nil {
-			if w.sendInitial(); w.batch != nil {
+		if w.sends {
+			if !w.sendInitial() {
+				if err := w.over(ctx); err != nil {
+					return err
+				}
+				w.cacher.metrics.terminated.Inc()
+				return w.fail(w.tooOld())
+			}
+			if w.batch != nil {
 				return nil
 			}
 			continue
@@ -292,7 +300,7 @@ func (w *watcher) over(ctx context.Context) error {
 // fail makes err the end of the watch.
 func (w *watcher) fail(err error) error {
 	w.err = err
-	w.initial = nil
+	w.sends = false
 	if w.timer != nil {
 		w.timer.Stop()
 	}
@@ -304,6 +312,9 @@ func (w *watcher) fail(err error) error {
 func (w *watcher) Stop() {
 	w.once.Do(func() {
 		close(w.stop)
+		if w.initial != nil {
+			w.cacher.views.drop(w.initial)
+		}
 		if w.turn != nil {
 			w.cacher.leavePast(w)
 		}
@@ -336,11 +347,16 @@ func (w *watcher) release() {
 	w.batch, w.returned = nil, false
 }
 
-// sendInitial takes the next part of the initial state. When there is no more, initial is nil.
-func (w *watcher) sendInitial() {
+// sendInitial takes the next part of the initial state. When there is no more, sends is false. It is false when the state
+// has been taken away, and nothing is left to go on with.
+func (w *watcher) sendInitial() bool {
+	state := w.initial.view.Load()
+	if state == nil {
+		return false
+	}
 	sent, looked := 0, 0
 	more := false
-	w.cacher.ascend(*w.initial, &w.filter, w.from, func(el *element) bool {
+	w.cacher.ascend(*state, &w.filter, w.from, func(el *element) bool {
 		if w.filter.exact && el.suffix() != w.filter.start {
 			return false
 		}
@@ -358,14 +374,16 @@ func (w *watcher) sendInitial() {
 		return true
 	})
 	w.cacher.metrics.initEvents.Add(float64(sent))
-	w.cacher.wasted(&w.filter, w.initial.rows, looked-sent)
+	w.cacher.wasted(&w.filter, state.rows, looked-sent)
 	if more {
-		return
+		return true
 	}
 	if w.endBookmark {
 		w.add(storage.Event{Type: storage.Bookmark, Row: storage.Row{ResourceVersion: w.last}, InitialEventsEnd: true})
 	}
-	w.initial = nil
+	w.sends = false
+	w.next = w.cacher.views.drop(w.initial)
+	return true
 }
 
 // skip goes over events that are not for the watcher's topic, which the ring need not have any more.
