@@ -210,7 +210,7 @@ func TestCorruptObject(t *testing.T) {
 	}
 	store.do(func() { store.listErr = nil })
 	removePod(t, c, "a", "x")
-	if list := mustList(t, c, testPrefix, selecting(t, "0", "", "")); len(list.Rows) != 0 {
+	if list := mustList(t, c, testPrefix, selecting(t, "", "", "")); len(list.Rows) != 0 {
 		t.Errorf("list %v", suffixes(list.Rows))
 	}
 }
