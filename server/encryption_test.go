@@ -14,11 +14,15 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
 	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/value"
 	"weir.dev/weir/server/storage/value/encryption"
 	enc "weir.dev/weir/server/storage/value/encryption/encryptiontest"
 )
@@ -393,6 +397,89 @@ func TestEncryptionKMSAway(t *testing.T) {
 	if row := e.row("secrets/default/a"); bytes.Contains([]byte(row), []byte(password)) {
 		t.Error("plain text")
 	}
+}
+
+// A plugin whose vault is away, or which hangs, makes no row one that cannot be read: what needs it is to be tried again,
+// watches wait, and nothing is deleted as unreadable.
+func TestEncryptionKMSRefuses(t *testing.T) {
+	plugin := enc.NewPlugin(t)
+	e := newEncrypted(t, enc.Config(enc.Entry("secrets", plugin.Provider("vault"))), quickIntervals())
+	e.wantCode(http.MethodPost, secretsPath, secretBody("a", 0), http.StatusCreated)
+
+	// Another server has written with its own seed when the vault goes away.
+	another, err := encryption.Open(t.Context(), encryption.Config{File: e.file})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer another.Close()
+	b, err := another.For(schema.GroupResource{Resource: "secrets"}).TransformToStorage(t.Context(),
+		[]byte(`{"apiVersion":"v1","kind":"Secret","metadata":{"creationTimestamp":"2024-01-01T00:00:00Z","name":"b","namespace":"default",`+
+			`"uid":"11111111-2222-3333-4444-555555555555"},"type":"Opaque"}`), value.Key("/registry/secrets/default/b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := e.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("default").Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	next := func() string {
+		select {
+		case event, ok := <-watch.ResultChan():
+			if !ok {
+				return "the end of the watch"
+			}
+			name, _ := meta.NewAccessor().Name(event.Object)
+			return fmt.Sprint(event.Type, " ", name)
+		case <-time.After(20 * time.Second):
+			return "nothing"
+		}
+	}
+	if got := next(); got != "ADDED a" {
+		t.Fatalf("the watch gives %s, want a", got)
+	}
+	plugin.SetHealthz("the vault is sealed")
+	plugin.Refuse(codes.Unknown)
+	e.put("secrets/default/b", string(b))
+	wantAway := func(what string) {
+		t.Helper()
+		for _, tc := range []struct{ method, path, body string }{
+			{http.MethodGet, secretsPath + "/b", ""}, {http.MethodGet, secretsPath, ""},
+			{http.MethodDelete, secretsPath + "/b", `{"apiVersion":"v1","kind":"DeleteOptions","ignoreStoreReadErrorWithClusterBreakingPotential":true}`},
+		} {
+			out := e.wantCode(tc.method, tc.path, tc.body, http.StatusServiceUnavailable)
+			if member(out, "details.retryAfterSeconds") == "<absent>" || !strings.Contains(member(out, "message"), "vault") {
+				t.Errorf("%s: %s %s: %v", what, tc.method, tc.path, out)
+			}
+		}
+		if e.row("secrets/default/b") != string(b) {
+			t.Errorf("%s: the row has changed", what)
+		}
+	}
+	e.wantCode(http.MethodGet, secretsPath+"/a?resourceVersion=0", "", http.StatusOK)
+	wantAway("sealed")
+	plugin.SetHealthz("ok")
+	plugin.Refuse(codes.OK)
+	if got := next(); got != "ADDED b" {
+		t.Errorf("the watch gives %s, want b", got)
+	}
+
+	plugin.SetHealthz("the vault is sealed")
+	plugin.Refuse(codes.Unknown)
+	if err := e.env.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantAway("sealed from the start")
+	plugin.SetHealthz("ok")
+	plugin.Refuse(codes.OK)
+	goOn := plugin.Hang()
+	defer goOn()
+	if err := e.env.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantAway("hanging")
+	goOn()
+	e.eventually("recovery", func() bool { code, _ := e.request(http.MethodGet, secretsPath+"/b", ""); return code == http.StatusOK })
 }
 
 // A file that is no configuration stops a start, and changes nothing later; it is told of.

@@ -28,5 +28,6 @@
 // Plugins speak KMS v2 on a unix socket. Rows are encrypted with keys derived from a seed that the plugin has
 // encrypted once, so a write asks no plugin, nor does a read whose seed is known. The plugin's Status is asked for
 // each minute; another key id makes another seed. While the plugin does not answer, reads of known seeds go on,
-// writes for three minutes; then they fail with a [value.UnavailableError] until it answers.
+// writes for three minutes; then they fail with a [value.UnavailableError] until it answers. So do reads that it refuses
+// without saying that the row is why, unless its Status is well, it decrypts another seed, and refuses this one again.
 package encryption

@@ -32,9 +32,9 @@ type plugin struct {
 	seed atomic.Pointer[kmsv2.State]
 
 	mu sync.Mutex
-	// asked is when the plugin was last asked, failure what came of it; guarded by mu
-	asked   time.Time
-	failure error
+	// asking is when the plugin began to be asked last, asked when that ended, failure what came of it; guarded by mu
+	asking, asked time.Time
+	failure       error
 	// version of the protocol that it spoke first; guarded by mu
 	version string
 }
@@ -45,7 +45,8 @@ func openPlugin(ctx context.Context, c *apiserver.KMSConfiguration, intervals In
 	if err != nil {
 		return nil, fmt.Errorf("kms provider %q: %w", c.Name, err)
 	}
-	p := &plugin{name: c.Name, service: remote{service}, timeout: c.Timeout.Duration, intervals: intervals, logger: logger}
+	p := &plugin{name: c.Name, timeout: c.Timeout.Duration, intervals: intervals, logger: logger}
+	p.service = remote{service, p}
 	p.seed.Store(&kmsv2.State{KMSProviderName: c.Name})
 	return p, nil
 }
@@ -88,9 +89,20 @@ func (p *plugin) ask(ctx context.Context) error {
 	return p.askLocked(ctx)
 }
 
+// askAfter returns what the plugin says when it is asked after a time.
+func (p *plugin) askAfter(ctx context.Context, after time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.asking.After(after) {
+		return p.failure // to another who waited for the answer
+	}
+	return p.askLocked(ctx)
+}
+
 func (p *plugin) askLocked(ctx context.Context) error {
 	// What a client that has gone away asked is no failure of the plugin. The service has a timeout of its own.
 	ctx = context.WithoutCancel(ctx)
+	p.asking = time.Now()
 	err := p.askStatusLocked(ctx)
 	if err != nil {
 		err = fmt.Errorf("kms provider %q: %w", p.name, err)
@@ -191,18 +203,73 @@ func (p *plugin) run(ctx context.Context) {
 	}
 }
 
-// remote says of a plugin that does not answer that it is unavailable. A plugin that answers with an error speaks
-// about what it was given.
-type remote struct{ kmsservice.Service }
+// remote tells errors about a row from those of a plugin that cannot say anything about it now.
+type remote struct {
+	kmsservice.Service
+	plugin *plugin
+}
 
 var _ kmsservice.Service = remote{}
 
 // Decrypt implements kmsservice.Service.
 func (r remote) Decrypt(ctx context.Context, uid string, request *kmsservice.DecryptRequest) ([]byte, error) {
 	out, err := r.Service.Decrypt(ctx, uid, request)
-	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted:
+	if subjectOf(err) == subjectUnknown {
+		if unwell := r.works(ctx, time.Now()); unwell != nil {
+			return nil, &value.UnavailableError{Err: fmt.Errorf("%w; %w", err, unwell)}
+		}
+		// It may have been away only when it was asked.
+		out, err = r.Service.Decrypt(ctx, uid, request)
+	}
+	if subjectOf(err) == subjectPlugin {
 		err = &value.UnavailableError{Err: err}
 	}
 	return out, err
+}
+
+// works returns why a plugin does not work after a time: its Status says so, or it does not decrypt what it has encrypted
+// for this server either. Some have a Status that is well whatever happens.
+func (r remote) works(ctx context.Context, after time.Time) error {
+	if err := r.plugin.askAfter(ctx, after); err != nil {
+		return err
+	}
+	state, err := r.plugin.current()
+	if err != nil {
+		return err
+	}
+	_, err = r.Service.Decrypt(ctx, string(uuid.NewUUID()), &kmsservice.DecryptRequest{Ciphertext: state.EncryptedObjectEncryptedDEKSource,
+		KeyID: state.EncryptedObjectKeyID, Annotations: state.EncryptedObjectAnnotations})
+	if err != nil {
+		return fmt.Errorf("seed in use: %w", err)
+	}
+	return nil
+}
+
+// subject is what a refusal to decrypt is about.
+type subject int
+
+const (
+	subjectNone subject = iota
+	// subjectRow: it will be refused tomorrow too. A row that is taken for one of these when it is well may be deleted
+	// as one that cannot be read, so nothing is that a vault which is away could have caused.
+	subjectRow
+	// subjectPlugin: it, its vault or its credentials do not work now.
+	subjectPlugin
+	// subjectUnknown: either. Most plugins return errors without a code, which gRPC calls Unknown, whatever happened.
+	// Then a plugin that works, and refuses again, speaks about the row.
+	subjectUnknown
+)
+
+func subjectOf(err error) subject {
+	switch status.Code(err) {
+	case codes.OK:
+		return subjectNone
+	case codes.InvalidArgument, codes.DataLoss: // gRPC itself returns neither, and they are independent of any state
+		return subjectRow
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted,
+		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+		return subjectPlugin
+	default:
+		return subjectUnknown
+	}
 }

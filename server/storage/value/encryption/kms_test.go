@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"weir.dev/weir/server/storage/value"
 	"weir.dev/weir/server/storage/value/encryption"
 	. "weir.dev/weir/server/storage/value/encryption/encryptiontest"
@@ -110,6 +112,79 @@ func TestKMSLate(t *testing.T) {
 	plugin.Start()
 	f.await("recovery", func() bool { return f.CheckKMS(t.Context()) == nil })
 	f.awaitWriter("k8s:enc:kms:v2:late:")
+}
+
+// What a plugin refuses says something about a row only if it says so, or it works and refuses again.
+func TestKMSRefuses(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", plugin.Provider("refusing"))), quick)
+	stored := f.write(secrets, plain, key)
+	plugin.Rotate("2")
+	other := &fixture{t: t, file: f.file} // does not know the seed
+	other.start(quick)
+	const sealed = "the vault is sealed"
+	for _, tc := range []struct {
+		code    codes.Code
+		healthz string
+		row     bool
+	}{
+		{codes.Unknown, sealed, false},
+		{codes.Internal, sealed, false},
+		{codes.NotFound, sealed, false},
+		{codes.FailedPrecondition, sealed, false},
+		{codes.Unknown, "ok", false}, // its status is well whatever happens
+		{codes.Unavailable, "ok", false},
+		{codes.DeadlineExceeded, "ok", false},
+		{codes.ResourceExhausted, "ok", false},
+		{codes.PermissionDenied, "ok", false},
+		{codes.Unauthenticated, "ok", false},
+		{codes.Unimplemented, "ok", false},
+		{codes.Unknown, "ok", true},
+		{codes.Internal, "ok", true},
+		{codes.NotFound, "ok", true},
+		{codes.InvalidArgument, sealed, true},
+		{codes.DataLoss, sealed, true},
+	} {
+		plugin.SetHealthz(tc.healthz)
+		if tc.row {
+			plugin.Forget("1", tc.code)
+			plugin.Refuse(codes.OK)
+		} else {
+			plugin.Refuse(tc.code)
+		}
+		_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+		var unavailable *value.UnavailableError
+		if err == nil || errors.As(err, &unavailable) == tc.row || !strings.Contains(err.Error(), "refused") {
+			t.Errorf("%s with status %q: got %v, want one about the row: %t", tc.code, tc.healthz, err, tc.row)
+		}
+		if !tc.row && tc.healthz == sealed && !strings.Contains(err.Error(), sealed) {
+			t.Errorf("%s: %v does not say that %s", tc.code, err, sealed)
+		}
+	}
+	// Away for a moment.
+	plugin.SetHealthz("ok")
+	f.await("rotation", func() bool { return strings.Count(f.log.String(), "KMS plugin has a new key") == 2 })
+	stored = f.write(secrets, plain, key)
+	plugin.RefuseTimes(codes.Unknown, 1)
+	other.wantRead(secrets, stored, key, false)
+}
+
+// A plugin that hangs is unavailable.
+func TestKMSHangs(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", strings.Replace(plugin.Provider("hanging"), "timeout: 1s", "timeout: 50ms", 1))), quick)
+	stored := f.write(secrets, plain, key)
+	other := &fixture{t: t, file: f.file}
+	other.start(quick)
+	goOn := plugin.Hang()
+	defer goOn()
+	_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+	wantUnavailable(t, err, "DeadlineExceeded")
+	other.await("notice", func() bool { return other.CheckKMS(t.Context()) != nil })
+	f.wantRead(secrets, stored, key, false) // it knows the seed
+	goOn()
+	other.await("recovery", func() bool { return other.CheckKMS(t.Context()) == nil })
+	other.wantRead(secrets, stored, key, false)
 }
 
 // A plugin that is unwell keeps its seed.

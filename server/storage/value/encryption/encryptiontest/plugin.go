@@ -25,12 +25,16 @@ type Plugin struct {
 	t      testing.TB
 	socket string
 
-	mu       sync.Mutex
-	server   *grpc.Server           // guarded by mu; nil: stopped
-	keys     map[string]cipher.AEAD // by key id; guarded by mu
-	keyID    string                 // guarded by mu
-	healthz  string                 // guarded by mu
-	decrypts int                    // guarded by mu
+	mu        sync.Mutex
+	server    *grpc.Server           // guarded by mu; nil: stopped
+	keys      map[string]cipher.AEAD // by key id; guarded by mu
+	keyID     string                 // guarded by mu
+	healthz   string                 // guarded by mu
+	decrypts  int                    // guarded by mu
+	refusals  int                    // still to come; guarded by mu
+	refusal   codes.Code             // guarded by mu
+	forgotten codes.Code             // guarded by mu
+	hangs     chan struct{}          // closed when it goes on, nil: it does not hang; guarded by mu
 }
 
 var _ kmsapi.KeyManagementServiceServer = (*Plugin)(nil)
@@ -81,6 +85,66 @@ func (p *Plugin) SetHealthz(healthz string) {
 	p.healthz = healthz
 }
 
+// always is as good as for ever.
+const always = 1 << 30
+
+// Refuse makes the plugin refuse to encrypt and decrypt with that code, as one whose vault is away; codes.OK: no more. Its
+// status is what SetHealthz says.
+func (p *Plugin) Refuse(code codes.Code) { p.RefuseTimes(code, always) }
+
+// RefuseTimes is Refuse for so many requests.
+func (p *Plugin) RefuseTimes(code codes.Code, times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusal, p.refusals = code, times
+}
+
+// Hang makes the plugin answer nothing, until the function that it returns is called.
+func (p *Plugin) Hang() (goOn func()) {
+	hangs := make(chan struct{})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hangs = hangs
+	return sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hangs = nil
+		close(hangs)
+	})
+}
+
+// Forget destroys the key of a key id. What was sealed by it is refused with a code.
+func (p *Plugin) Forget(keyID string, code codes.Code) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.keys, keyID)
+	p.forgotten = code
+}
+
+// wait waits while the plugin hangs.
+func (p *Plugin) wait(ctx context.Context) error {
+	p.mu.Lock()
+	hangs := p.hangs
+	p.mu.Unlock()
+	if hangs != nil {
+		select {
+		case <-hangs:
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		}
+	}
+	return nil
+}
+
+// refusedLocked returns the error of a request that is refused.
+func (p *Plugin) refusedLocked() error {
+	if p.refusals == 0 {
+		return nil
+	}
+	p.refusals--
+	return status.Error(p.refusal, "refused") // nil for codes.OK
+}
+
 // Decrypts is how often a seed was opened.
 func (p *Plugin) Decrypts() int {
 	p.mu.Lock()
@@ -118,16 +182,25 @@ func (p *Plugin) Stop() {
 }
 
 // Status implements kmsapi.KeyManagementServiceServer.
-func (p *Plugin) Status(context.Context, *kmsapi.StatusRequest) (*kmsapi.StatusResponse, error) {
+func (p *Plugin) Status(ctx context.Context, _ *kmsapi.StatusRequest) (*kmsapi.StatusResponse, error) {
+	if err := p.wait(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return &kmsapi.StatusResponse{Version: "v2", Healthz: p.healthz, KeyId: p.keyID}, nil
 }
 
 // Encrypt implements kmsapi.KeyManagementServiceServer.
-func (p *Plugin) Encrypt(_ context.Context, request *kmsapi.EncryptRequest) (*kmsapi.EncryptResponse, error) {
+func (p *Plugin) Encrypt(ctx context.Context, request *kmsapi.EncryptRequest) (*kmsapi.EncryptResponse, error) {
+	if err := p.wait(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if err := p.refusedLocked(); err != nil {
+		return nil, err
+	}
 	key := p.keys[p.keyID]
 	nonce := make([]byte, key.NonceSize())
 	_, _ = rand.Read(nonce) // never fails
@@ -139,11 +212,20 @@ func (p *Plugin) Encrypt(_ context.Context, request *kmsapi.EncryptRequest) (*km
 }
 
 // Decrypt implements kmsapi.KeyManagementServiceServer.
-func (p *Plugin) Decrypt(_ context.Context, request *kmsapi.DecryptRequest) (*kmsapi.DecryptResponse, error) {
+func (p *Plugin) Decrypt(ctx context.Context, request *kmsapi.DecryptRequest) (*kmsapi.DecryptResponse, error) {
+	if err := p.wait(ctx); err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decrypts++
+	if err := p.refusedLocked(); err != nil {
+		return nil, err
+	}
 	key := p.keys[request.GetKeyId()]
+	if key == nil && p.forgotten != codes.OK {
+		return nil, status.Error(p.forgotten, "refused")
+	}
 	if key == nil || len(request.GetCiphertext()) < key.NonceSize() {
 		return nil, status.Error(codes.InvalidArgument, "key id or ciphertext is not known")
 	}
