@@ -25,6 +25,9 @@ const (
 	expiredPages   effect = "pages that were too old"
 	fullStorage    effect = "times that there was no space"
 	stalledWatches effect = "watches that were open and not read"
+	stalledInitial effect = "watches that were not read within their initial events"
+	stalledPast    effect = "watches that were not read within what was before the cache"
+	rotations      effect = "keys that rows were written with after another"
 )
 
 // networkEffects are those of a proxy.
@@ -38,6 +41,9 @@ const (
 	// leastWrites are acknowledged, leastLists are answered in each second of a run, on a slow machine and while all
 	// fails. Of writers and listers that do not work there are one and none.
 	leastWrites, leastLists = 5, 1
+	// eachRead and eachBatch are the seconds in which there is one of each kind of readings, and of the revisions that
+	// delete several objects.
+	eachRead, eachBatch = 5, 5
 )
 
 // note counts an effect.
@@ -96,6 +102,20 @@ func (p *plan) shortfalls(f figures, seen map[effect]int, duration time.Duration
 			short = append(short, fmt.Sprintf("%d %s, want %d at least", c.n, c.what, c.least))
 		}
 	}
+	for _, kind := range readKinds {
+		if n, least := f.answered[kind], max(1, seconds/eachRead); n < least {
+			short = append(short, fmt.Sprintf("%d %s, want %d at least", n, kind, least))
+		}
+	}
+	if p.leases {
+		if least := max(1, seconds/eachBatch); f.shared < least {
+			short = append(short, fmt.Sprintf("%d revisions that deleted several objects, want %d at least", f.shared, least))
+		}
+		// Several watchers see all.
+		if f.whole < f.shared {
+			short = append(short, fmt.Sprintf("%d times a watcher saw all of such a revision, want %d at least", f.whole, f.shared))
+		}
+	}
 	if p.faults == nil {
 		return short
 	}
@@ -127,7 +147,16 @@ func TestPlansShow(t *testing.T) {
 }
 
 func TestShortfalls(t *testing.T) {
-	good := figures{acknowledged: 500, events: 3000, lists: 80, keys: 30, faults: 2}
+	good := figures{acknowledged: 500, events: 3000, lists: 80, keys: 30, faults: 2, shared: 2, whole: 6, answered: map[string]int{}}
+	for _, kind := range readKinds {
+		good.answered[kind] = 20
+	}
+	less := func(kind string) func(*figures) {
+		return func(f *figures) {
+			f.answered = maps.Clone(f.answered)
+			delete(f.answered, kind)
+		}
+	}
 	tests := []struct {
 		name     string
 		plan     plan
@@ -142,6 +171,15 @@ func TestShortfalls(t *testing.T) {
 		{name: "only the last object is written", change: func(f *figures) { f.acknowledged, f.events = 1, 9 }, want: []string{"1 acknowledged writes, want 15"}},
 		{name: "watchers see nothing", change: func(f *figures) { f.events = 0 }, want: []string{"0 events, want 500"}},
 		{name: "nobody lists", change: func(f *figures) { f.lists = 0 }, want: []string{"0 lists, want 3"}},
+		{name: "no list of any age succeeds", change: less(listsAnyAge), want: []string{"0 lists of any age, want 1"}},
+		{name: "no list not older succeeds", change: less(listsAtLeast), want: []string{"0 lists not older than a revision, want 1"}},
+		{name: "no list at a revision succeeds", change: less(listsExactly), want: []string{"0 lists at a revision, want 1"}},
+		{name: "no page at a revision succeeds", change: less(pagesExactly), want: []string{"0 pages at a revision, want 1"}},
+		{name: "no get of any age succeeds", change: less(getsAnyAge), want: []string{"0 gets of any age, want 1"}},
+		{name: "no get not older succeeds", change: less(getsAtLeast), want: []string{"0 gets not older than a revision, want 1"}},
+		{name: "leases", plan: plan{leases: true}},
+		{name: "no lease took several", plan: plan{leases: true}, change: func(f *figures) { f.shared, f.whole = 0, 0 }, want: []string{"0 revisions that deleted several"}},
+		{name: "nobody saw all that a lease took", plan: plan{leases: true}, change: func(f *figures) { f.whole = 1 }, want: []string{"1 times a watcher saw all"}},
 		{name: "no histories", change: func(f *figures) { f.keys = 0 }, want: []string{"0 keys"}},
 		{name: "no fault", plan: plan{faults: killServers, shows: []effect{kills}}, change: func(f *figures) { f.faults = 0 },
 			want: []string{"0 faults, want 1", "no " + string(kills)}},

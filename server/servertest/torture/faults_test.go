@@ -225,8 +225,10 @@ func compactAlways(ctx context.Context, r *run) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := r.recorder.client.Compact(ctx, r.recorder.seen.Load()); err == nil {
-			r.fault("compact %d", r.recorder.seen.Load())
+		rv := r.recorder.seen.Load()
+		raise(&r.compacted, rv)
+		if _, err := r.recorder.client.Compact(ctx, rv); err == nil {
+			r.fault("compact %d", rv)
 			r.note(compactions)
 		}
 	}
@@ -241,7 +243,9 @@ func fillQuota(ctx context.Context, r *run) {
 	}
 	relieve := func(ctx context.Context) {
 		// Nothing more can come, so all is recorded soon.
-		if _, err := c.Compact(ctx, r.recorder.seen.Load()); err != nil {
+		rv := r.recorder.seen.Load()
+		raise(&r.compacted, rv)
+		if _, err := c.Compact(ctx, rv); err != nil {
 			return
 		}
 		if _, err := c.Defragment(ctx, r.nodes[0].address); err != nil {

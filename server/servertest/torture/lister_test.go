@@ -30,7 +30,7 @@ func (l *lister) work(ctx context.Context) {
 		}
 		var err error
 		if l.paged || l.random.IntN(2) == 0 {
-			err = l.pages(ctx, s, 2+l.random.IntN(15))
+			err = l.pages(ctx, s, 2+l.random.IntN(15), 0)
 		} else {
 			var p *part
 			if p, err = l.run.list(ctx, l.client, s); err == nil {
@@ -51,10 +51,7 @@ func (r *run) list(ctx context.Context, c *client, s selector) (*part, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.rv = answer.revision()
-	for i := range answer.Items {
-		p.items = append(p.items, answer.Items[i].object())
-	}
+	p.take(answer)
 	if answer.Metadata.Continue != "" {
 		r.lists.addOdd("a list without a limit goes on")
 	}
@@ -70,7 +67,7 @@ func (g *gone) Error() string { return g.said }
 func (r *run) page(ctx context.Context, c *client, s selector, query url.Values) (*wire, error) {
 	s.query(query)
 	server := c.server()
-	code, answer, err := c.ask(ctx, http.MethodGet, collectionPath+"?"+query.Encode(), "")
+	code, answer, err := c.ask(ctx, http.MethodGet, r.resource.path()+"?"+query.Encode(), "")
 	if ctx.Err() == nil {
 		r.answers.add(server, "list", code, &answer, err)
 	}
@@ -88,9 +85,10 @@ func (r *run) page(ctx context.Context, c *client, s selector, query url.Values)
 	return &answer, nil
 }
 
-// pages lists in pages. Each page may be asked for on another server.
-func (l *lister) pages(ctx context.Context, s selector, limit int) error {
+// pages lists in pages, at a revision or, with 0, at the current one. Each page may be asked for on another server.
+func (l *lister) pages(ctx context.Context, s selector, limit int, at int64) error {
 	var (
+		age   age
 		floor = l.run.operations.floor.Load()
 		p     *part
 		token string
@@ -98,19 +96,31 @@ func (l *lister) pages(ctx context.Context, s selector, limit int) error {
 		fails int
 		fresh = true // the next page begins a part
 	)
+	if at > 0 {
+		age, floor = exactly, 0
+	}
 	for {
 		query := url.Values{"limit": {strconv.Itoa(limit)}}
 		if token != "" {
 			query.Set("continue", token)
+		} else if at > 0 {
+			query.Set("resourceVersion", strconv.FormatInt(at, 10))
+			// What a revision with a limit means without it too, but where one object is named.
+			if s.name != "" || l.random.IntN(2) == 0 {
+				query.Set("resourceVersionMatch", "Exact")
+			}
 		}
 		answer, err := l.run.page(ctx, l.client, s, query)
-		if g, ok := err.(*gone); ok {
+		if g, ok := err.(*gone); ok && token == "" && at > 0 {
+			l.run.expired(exactly, at, g)
+			return nil
+		} else if ok {
 			l.run.lists.addExpired()
 			if token == "" || g.token == "" {
 				l.run.lists.addOdd("410 without a token to go on with, at token %q: %s", token, g.said)
 				return err
 			}
-			token, fresh, floor = g.token, true, 0
+			token, fresh, floor, age = g.token, true, 0, current
 			continue
 		}
 		if err != nil {
@@ -123,7 +133,7 @@ func (l *lister) pages(ctx context.Context, s selector, limit int) error {
 		}
 		rv := answer.revision()
 		if fresh {
-			p, fresh = &part{selector: s, rv: rv, floor: floor, after: after, on: l.client.server()}, false
+			p, fresh = &part{selector: s, rv: rv, floor: floor, age: age, asked: at, after: after, on: l.client.server()}, false
 		}
 		if rv != p.rv {
 			l.run.lists.addOdd("a page at %d follows one at %d", rv, p.rv)
@@ -134,10 +144,8 @@ func (l *lister) pages(ctx context.Context, s selector, limit int) error {
 			return nil
 		}
 		// Each page is a part of its own, so that its remaining count is checked.
-		q := &part{selector: s, rv: rv, floor: p.floor, after: after, remaining: -1, on: l.client.server()}
-		for i := range answer.Items {
-			q.items = append(q.items, answer.Items[i].object())
-		}
+		q := &part{selector: s, floor: p.floor, age: p.age, asked: at, after: after, remaining: -1, on: l.client.server()}
+		q.take(answer)
 		if n := len(q.items); n > limit {
 			l.run.lists.addOdd("%d items for a limit of %d", n, limit)
 		}
@@ -149,6 +157,9 @@ func (l *lister) pages(ctx context.Context, s selector, limit int) error {
 			}
 		}
 		l.run.lists.add(q)
+		if age == exactly {
+			l.run.lists.count(pagesExactly)
+		}
 		if token == "" {
 			return nil
 		}

@@ -11,8 +11,14 @@ import (
 type part struct {
 	selector selector
 	rv       int64
-	// floor is a revision acknowledged before the list began, 0 where none counts.
+	// floor is the lowest revision that it may have: one acknowledged before it began, or one that was asked for; 0
+	// where none counts.
 	floor int64
+	// age says what was asked for, and asked at which revision where that counts.
+	age   age
+	asked int64
+	// before is a revision that the same server answered the same client with before, 0 where that does not count.
+	before int64
 	// after and upTo bound the keys; upTo is "" for all to the end.
 	after, upTo string
 	items       []object
@@ -29,6 +35,40 @@ type lists struct {
 	odd []string
 	// expired counts pages answered with 410. guarded by mu
 	expired int
+	// gone are lists at a revision that were answered with 410. guarded by mu
+	gone []tooOld
+	// gets are those with a resourceVersion. guarded by mu
+	gets []*reading
+	// answered counts what succeeded of readKinds. guarded by mu
+	answered map[string]int
+}
+
+// tooOld is a list at revision rv that was answered with 410, when all before compacted could be gone.
+type tooOld struct {
+	rv, compacted int64
+	said          string
+}
+
+func (l *lists) addGone(rv, compacted int64, said string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gone = append(l.gone, tooOld{rv, compacted, said})
+}
+
+func (l *lists) addReading(g *reading) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.gets = append(l.gets, g)
+}
+
+// count notes a success of one of readKinds.
+func (l *lists) count(kind string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.answered == nil {
+		l.answered = map[string]int{}
+	}
+	l.answered[kind]++
 }
 
 func (l *lists) add(p *part) {
@@ -49,23 +89,48 @@ func (l *lists) addExpired() {
 	l.expired++
 }
 
-// check returns the lists that do not give what was there at their revision.
-func (l *lists) check(history *revisions) (wrong []string) {
+// check returns the lists, and the gets with a resourceVersion, that do not give what was there at their revision.
+// compacted is up to where etcd's history was compacted by others than the faults.
+func (l *lists) check(history *revisions, compacted int64) (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.parts, func(a, b *part) int { return cmp.Compare(a.rv, b.rv) })
 	at := history.cursor()
 	for _, p := range l.parts {
 		if text := p.check(at.to(p.rv)); text != "" {
-			wrong = append(wrong, fmt.Sprintf("list at %d of (%q, %q] with %s on %s: %s", p.rv, p.after, p.upTo, p.selector, p.on, text))
+			wrong = append(wrong, fmt.Sprintf("list at %d (%s %d) of (%q, %q] with %s on %s: %s", p.rv, p.age, p.asked, p.after, p.upTo, p.selector, p.on, text))
+		}
+	}
+	for _, g := range l.gone {
+		if g.rv >= max(g.compacted, compacted) {
+			wrong = append(wrong, fmt.Sprintf("a list at %d is answered with 410, and history is compacted up to %d: %s", g.rv, max(g.compacted, compacted), g.said))
+		}
+	}
+	known := newReadings(history)
+	for _, g := range l.gets {
+		if text := known.check(g); text != "" {
+			wrong = append(wrong, fmt.Sprintf("get of %s not older than %d on %s: %s", g.key, g.least, g.on, text))
 		}
 	}
 	return append(wrong, l.odd...)
 }
 
+// take notes what an answer gives.
+func (p *part) take(answer *wire) {
+	p.rv = answer.revision()
+	for i := range answer.Items {
+		p.items = append(p.items, answer.Items[i].object())
+	}
+}
+
 func (p *part) check(state map[string]object) string {
-	if p.rv < p.floor {
-		return fmt.Sprintf("stale: revision %d was acknowledged before it began", p.floor)
+	switch {
+	case p.age == exactly && p.rv != p.asked:
+		return "it is at another revision than it was asked for"
+	case p.rv < p.floor:
+		return fmt.Sprintf("stale: revision %d was acknowledged before it began, or asked for", p.floor)
+	case p.rv < p.before:
+		return fmt.Sprintf("it goes back: the server had answered the client with revision %d", p.before)
 	}
 	want := map[string]object{}
 	left := int64(0)

@@ -57,7 +57,7 @@ func (r register) step(op *operation) []register {
 	can, cannot := r.meets(op.object)
 	switch op.outcome {
 	case missing:
-		return same(!r.there && op.kind != create)
+		return same(!r.there && op.kind != create && !op.creates)
 	case exists:
 		return same(r.there && op.kind == create)
 	case conflict:
@@ -82,7 +82,7 @@ func (r register) step(op *operation) []register {
 			return nil
 		}
 	default:
-		if !r.there || !can {
+		if r.there && !can || !r.there && !op.creates {
 			return nil
 		}
 	}
@@ -97,7 +97,7 @@ func (r register) maybe(op *operation) []register {
 	states := []register{r}
 	can, _ := r.meets(op.object)
 	switch {
-	case op.kind == create && !r.there:
+	case (op.kind == create || op.creates) && !r.there:
 		states = append(states, register{there: true, value: op.value, floor: r.floor})
 	case (op.kind == update || op.kind == patch) && r.there && can:
 		states = append(states, register{there: true, value: op.value, uid: r.uid, floor: max(r.floor, r.rv)})
@@ -126,13 +126,15 @@ func model() porcupine.Model {
 // checkTime bounds the check of one key's history.
 const checkTime = 30 * time.Second
 
-// linearizable returns, for each key whose history is not linearizable, what is known of it.
-func linearizable(ops []*operation, history *revisions) (keys int, wrong []string) {
+// linearizable returns, for each key whose history is not linearizable, what is known of it. life is how long an object
+// is kept, 0: for ever.
+func linearizable(ops []*operation, history *revisions, life time.Duration) (keys int, wrong []string) {
 	byKey := map[string][]*operation{}
 	for _, op := range ops {
 		byKey[op.key] = append(byKey[op.key], op)
 	}
 	known := history.effects()
+	expired := expiries(ops, history, life)
 	names := make([]string, 0, len(byKey))
 	for key := range byKey {
 		names = append(names, key)
@@ -141,6 +143,9 @@ func linearizable(ops []*operation, history *revisions) (keys int, wrong []strin
 	m := model()
 	for _, key := range names {
 		ops := resolve(byKey[key], known[key])
+		for _, op := range expired[key] {
+			ops = append(ops, porcupine.Operation{ClientId: op.client, Input: op, Call: op.call, Return: op.end})
+		}
 		if result := porcupine.CheckOperationsTimeout(m, ops, checkTime); result != porcupine.Ok {
 			wrong = append(wrong, describe(key, result, ops, history))
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// object is what the tests look at of a ConfigMap. Every write gives it a value of its own.
+// object is what the tests look at of a ConfigMap or an Event. Every write gives it a value of its own.
 type object struct {
 	key, value, side, uid string
 	rv                    int64
@@ -47,24 +47,11 @@ func (w *wire) revision() int64 {
 }
 
 func (w *wire) object() object {
-	return object{key: w.Metadata.Name, value: w.Data["v"], side: w.Metadata.Labels["side"], uid: w.Metadata.UID, rv: w.revision()}
-}
-
-// body is the object as it is sent. resourceVersion is left out where it is 0.
-func (o object) body(pad string) string {
-	meta := map[string]any{"name": o.key, "labels": map[string]string{"side": o.side}}
-	if o.rv != 0 {
-		meta["resourceVersion"] = strconv.FormatInt(o.rv, 10)
+	value := w.Data["v"]
+	if w.Data == nil {
+		value = w.Reason // of an Event
 	}
-	if o.uid != "" {
-		meta["uid"] = o.uid
-	}
-	out, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
-		"data": map[string]string{"v": o.value, "pad": pad}})
-	if err != nil {
-		panic(err) // strings only
-	}
-	return string(out)
+	return object{key: w.Metadata.Name, value: value, side: w.Metadata.Labels["side"], uid: w.Metadata.UID, rv: w.revision()}
 }
 
 // selector says which objects a list or a watch is about; the zero value is about all.

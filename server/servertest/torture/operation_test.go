@@ -45,6 +45,8 @@ type operation struct {
 	kind   kind
 	// object is what was to be written; of an update its rv, and of a delete its rv and uid, are preconditions.
 	object
+	// creates: an update makes the object where it is not there.
+	creates bool
 	// call and end are nanoseconds since the run began.
 	call, end int64
 	outcome   outcome

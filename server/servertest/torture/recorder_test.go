@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,13 +14,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdPrefix of the objects of a run.
-const etcdPrefix = "/registry/configmaps/" + namespace + "/"
-
 // recorder writes down what etcd says has happened.
 type recorder struct {
 	client *clientv3.Client
 	now    func() int64
+	// prefix of the objects of the run, batches: see revisions. decode makes JSON of what is stored; nil: it is.
+	prefix  string
+	batches bool
+	decode  func(ctx context.Context, key string, data []byte) ([]byte, error)
+	// from is the revision from which it records.
+	from int64
 	// seen is the highest revision that it has seen all up to.
 	seen atomic.Int64
 
@@ -41,14 +45,15 @@ func newRecorder(endpoints []string, now func() int64) (*recorder, error) {
 
 // begin reads the revision from which it records. Nothing may have been written yet.
 func (r *recorder) begin(ctx context.Context) error {
-	resp, err := r.client.Get(ctx, etcdPrefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	resp, err := r.client.Get(ctx, r.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}
 	if resp.Count != 0 {
 		return fmt.Errorf("%d objects are there already", resp.Count)
 	}
-	r.history = &revisions{from: resp.Header.Revision}
+	r.from = resp.Header.Revision
+	r.history = &revisions{from: r.from, batches: r.batches}
 	r.seen.Store(resp.Header.Revision)
 	return nil
 }
@@ -74,12 +79,12 @@ func (r *recorder) complain(format string, args ...any) {
 func (r *recorder) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	for resp := range r.client.Watch(ctx, etcdPrefix, clientv3.WithPrefix(), clientv3.WithRev(r.seen.Load()+1)) {
+	for resp := range r.client.Watch(ctx, r.prefix, clientv3.WithPrefix(), clientv3.WithRev(r.seen.Load()+1)) {
 		if err := resp.Err(); err != nil {
 			return err
 		}
 		for _, e := range resp.Events {
-			if err := r.take(e); err != nil {
+			if err := r.take(ctx, e); err != nil {
 				r.complain("%v", err)
 			}
 		}
@@ -90,10 +95,10 @@ func (r *recorder) watch(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (r *recorder) take(e *clientv3.Event) error {
+func (r *recorder) take(ctx context.Context, e *clientv3.Event) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := revision{rv: e.Kv.ModRevision, key: string(e.Kv.Key)[len(etcdPrefix):], seen: r.now()}
+	c := revision{rv: e.Kv.ModRevision, key: string(e.Kv.Key)[len(r.prefix):], seen: r.now()}
 	if before, ok := r.state[c.key]; ok {
 		c.before = &before
 	}
@@ -101,7 +106,15 @@ func (r *recorder) take(e *clientv3.Event) error {
 		delete(r.state, c.key)
 		return r.history.add(c)
 	}
-	w, err := parse(e.Kv.Value)
+	data := e.Kv.Value
+	var err error
+	if r.decode != nil {
+		data, err = r.decode(ctx, string(e.Kv.Key), data)
+	}
+	var w wire
+	if err == nil {
+		w, err = parse(data)
+	}
 	if err != nil {
 		return fmt.Errorf("rv %d of %s: %w", c.rv, c.key, err)
 	}
@@ -110,6 +123,15 @@ func (r *recorder) take(e *clientv3.Event) error {
 	c.now = &o
 	r.state[c.key] = o
 	return r.history.add(c)
+}
+
+// compacted is up to where servers have compacted etcd's history, by their own clock.
+func (r *recorder) compacted(ctx context.Context) (int64, error) {
+	resp, err := r.client.Get(ctx, "compact_rev_key")
+	if err != nil || len(resp.Kvs) == 0 {
+		return 0, err
+	}
+	return strconv.ParseInt(string(resp.Kvs[0].Value), 10, 64)
 }
 
 // end closes the client and returns what happened. follow must have ended.

@@ -22,6 +22,8 @@ type revisions struct {
 	from int64
 	base map[string]object
 	list []revision
+	// batches: a revision may delete several objects, as the end of a lease does.
+	batches bool
 }
 
 // event is what a watch tells.
@@ -61,14 +63,35 @@ func (r *revisions) events(s selector, after int64) []event {
 // add appends a change and returns what is wrong with it.
 func (r *revisions) add(c revision) error {
 	last := r.from
+	shares := false
 	if n := len(r.list); n > 0 {
 		last = r.list[n-1].rv
+		shares = r.batches && c.rv == last && c.now == nil
+		for i := n - 1; shares && i >= 0 && r.list[i].rv == last; i-- {
+			shares = r.list[i].now == nil && r.list[i].key != c.key
+		}
 	}
 	r.list = append(r.list, c)
-	if c.rv <= last {
+	if c.rv <= last && !shares {
 		return fmt.Errorf("etcd tells revision %d of %s after %d: two changes share one, or one came twice", c.rv, c.key, last)
 	}
 	return nil
+}
+
+// isShared reports whether another change has the revision of change i.
+func (r *revisions) isShared(i int) bool {
+	rv := r.list[i].rv
+	return i > 0 && r.list[i-1].rv == rv || i+1 < len(r.list) && r.list[i+1].rv == rv
+}
+
+// shared counts the revisions that are several changes'.
+func (r *revisions) shared() (n int) {
+	for i := range r.list {
+		if r.isShared(i) && (i == 0 || r.list[i-1].rv != r.list[i].rv) {
+			n++
+		}
+	}
+	return n
 }
 
 // cursor gives the state at one revision after the other.

@@ -22,8 +22,16 @@ const patience = 90 * time.Second
 // plan is one scenario.
 type plan struct {
 	name string
-	// brief: it is part of the short form.
-	brief bool
+	// brief is how long it runs in the short form; 0: it is no part of it.
+	brief time.Duration
+	// short: this is the short form.
+	short bool
+	// resource is what the objects are; nil: ConfigMaps.
+	resource *resource
+	// leases: objects go after objectLife, and several at once.
+	leases bool
+	// encrypted: the rows are.
+	encrypted bool
 	// etcds is how many; 0: the one in the server.
 	etcds int
 	// weirs is how many servers; 0: one.
@@ -78,16 +86,21 @@ type run struct {
 	operations operations
 	lists      lists
 	board      board
+	ciphers    *ciphers // nil: rows are not encrypted
 	answers    answers
 	watchers   []*watcher
 	admit      chan struct{} // closed when the stalled may begin
+	admitted   int64         // the revision then; not changed after
 	release    chan struct{} // closed when the stalled may read
 
 	// end is the last revision of the run, 0 before it is known.
 	end   atomic.Int64
 	count atomic.Int64 // of faults
 	peak  atomic.Int64 // memory in MiB
-	marks map[string]int64
+	// compacted is up to where the faults have dropped etcd's history, aged up to where the servers have.
+	compacted atomic.Int64
+	aged      int64
+	marks     map[string]int64
 
 	mu    sync.Mutex
 	noted map[effect]int // guarded by mu
@@ -136,8 +149,12 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	r := &run{plan: p, t: t, started: time.Now(), duration: duration, seed: seed, random: rand.New(&lockedSource{source: rand.NewPCG(seed, name.Sum64())}),
 		admit: make(chan struct{}), release: make(chan struct{}), marks: map[string]int64{}, noted: map[effect]int{}}
 	r.longest = 9
-	if duration <= brief {
+	if r.short {
 		r.longest = 4
+		r.stalled = min(r.stalled, 50)
+	}
+	if r.resource == nil {
+		r.resource = configMaps
 	}
 	r.weirs = max(r.weirs, 1)
 	if r.pace == 0 {
@@ -207,6 +224,13 @@ func (r *run) prepare() {
 	} else {
 		dir = t.TempDir()
 	}
+	if r.encrypted {
+		r.ciphers = newCiphers(t, r.resource)
+		r.weirArgs = append(slices.Clip(r.weirArgs), "--encryption-provider-config", r.ciphers.file)
+	}
+	if r.leases {
+		r.weirArgs = append(slices.Clip(r.weirArgs), "--event-ttl", objectLife.String())
+	}
 	if r.etcds > 0 {
 		r.nodes = newNodes(t, &r.plan, dir)
 	}
@@ -244,6 +268,12 @@ func (r *run) prepare() {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.recorder.client.Close() })
+	r.recorder.prefix, r.recorder.batches = r.resource.stored(), r.leases
+	if r.ciphers != nil {
+		r.recorder.decode = func(ctx context.Context, key string, data []byte) ([]byte, error) {
+			return r.ciphers.decode(ctx, key, data, r.now())
+		}
+	}
 	c := r.client(0)
 	defer c.close()
 	body := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
@@ -254,7 +284,7 @@ func (r *run) prepare() {
 	for i := range r.servers {
 		c := r.client(i)
 		err := eventually(ctx, 5*time.Millisecond, func(ctx context.Context) error {
-			code, answer, err := c.ask(ctx, http.MethodPost, collectionPath+"?dryRun=All", object{key: "try"}.body(""))
+			code, answer, err := c.ask(ctx, http.MethodPost, r.resource.path()+"?dryRun=All", r.resource.body(object{key: "try", value: "try"}, ""))
 			if err == nil && code != http.StatusCreated {
 				err = fmt.Errorf("%d %s", code, answer.Message)
 			}
@@ -296,6 +326,14 @@ func (r *run) startWriters(ctx context.Context, work *sync.WaitGroup) {
 		l := &lister{client: r.client(i), run: r, random: r.source("lister", i), pause: 50 * time.Millisecond, paged: i >= 2}
 		work.Go(func() { l.work(ctx) })
 	}
+	for i := range 2 {
+		l := r.newReader(i)
+		work.Go(func() { l.work(ctx) })
+	}
+	if r.leases {
+		l := &leaser{id: writers + 1, run: r, random: r.source("leaser", 0)}
+		work.Go(func() { l.work(ctx) })
+	}
 }
 
 // crowd is how many watchers see all, beside one of each kind.
@@ -323,18 +361,17 @@ func (r *run) newWatchers() []*watcher {
 			out = append(out, k)
 		}
 	}
-	for i := range r.stalled {
-		// Few read in the end: it is much.
-		w := &watcher{stream: stream{name: fmt.Sprintf("stalled %d", i)}, stalled: r.release, leaves: i%16 > 1}
-		if i%4 == 0 {
-			w.selector.side = "left"
+	if r.leases {
+		for i := range 3 {
+			out = append(out, &watcher{stream: stream{name: fmt.Sprintf("breaks off %d", i)}, quits: true})
 		}
-		out = append(out, w)
 	}
+	out = append(out, r.newStalled()...)
 	for i, w := range out {
 		w.client, w.run, w.random, w.roams = r.client(i), r, r.source("watcher", i), r.roams
 		if w.stalled != nil {
-			w.client.narrow(i%2 == 0)
+			// What does not fit is certain to wait at the server with HTTP/2 only.
+			w.client.narrow(i%2 == 0 && !w.initial && !w.past)
 		}
 	}
 	return out
@@ -399,9 +436,20 @@ func (r *run) finish() {
 		}
 		return nil
 	})
+	if err == nil {
+		r.aged, err = r.recorder.compacted(ctx)
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// life of an object, 0: for ever.
+func (r *run) life() time.Duration {
+	if r.leases {
+		return objectLife
+	}
+	return 0
 }
 
 // judge compares all that was seen with what happened.
@@ -409,7 +457,7 @@ func (r *run) judge() figures {
 	t := r.t
 	history, wrong := r.recorder.end()
 	ops := r.operations.all()
-	f := figures{name: r.name, took: time.Since(r.started), operations: len(ops), watchers: len(r.watchers), faults: int(r.count.Load()),
+	f := figures{name: r.name, answered: r.lists.answered, took: time.Since(r.started), operations: len(ops), watchers: len(r.watchers), faults: int(r.count.Load()),
 		lists: len(r.lists.parts), pagesExpired: r.lists.expired}
 	f.other += report(t, "what etcd tells", wrong)
 	var took []int64
@@ -425,11 +473,12 @@ func (r *run) judge() figures {
 	f.write = percentile99(took)
 	lost := lostWrites(ops, history)
 	f.lostWrites = report(t, "acknowledged writes lost", lost)
-	f.other += report(t, "writes that nobody asked for", foreignWrites(ops, history))
+	f.other += report(t, "writes that nobody asked for", foreignWrites(ops, history, r.life()))
+	f.other += report(t, "objects whose time is over", outlived(history, r.life()))
 	f.other += report(t, "answers that no request may get", oddAnswers(ops))
 	f.other += report(t, "answers that do not say what fails", r.answers.unclear())
-	f.other += report(t, "lists", r.lists.check(history))
-	keys, illegal := linearizable(ops, history)
+	f.other += report(t, "lists", r.lists.check(history, r.aged))
+	keys, illegal := linearizable(ops, history, r.life())
 	f.keys = keys
 	f.other += report(t, "histories", illegal)
 
@@ -450,12 +499,15 @@ func (r *run) judge() figures {
 		}
 	}
 	f.delay = percentile99(delays)
-	f.events, f.bookmarks = all.events, all.bookmarks
+	f.events, f.bookmarks, f.whole, f.broken, f.shared = all.events, all.bookmarks, all.whole, all.broken, history.shared()
 	f.lostEvents, f.repeated, f.disorder = len(all.lost), len(all.repeated), len(all.disorder)
 	f.other += len(all.filter) + len(all.bookmark)
 	report(t, "watches", all.all())
 	if f.expired > 0 && !r.expires {
 		t.Errorf("%d watches were told that they are too old, and nothing was compacted", f.expired)
+	}
+	if f.pagesExpired > 0 && !r.expires {
+		t.Errorf("%d pages were said to be too old, and nothing was compacted", f.pagesExpired)
 	}
 	r.weigh()
 	for _, s := range r.servers {

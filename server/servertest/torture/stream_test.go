@@ -36,7 +36,9 @@ type stream struct {
 // findings is what validators found.
 type findings struct {
 	events, bookmarks int
-	lost, repeated    []string
+	// whole counts the revisions of several events that came with all of them, broken those that a break cut short.
+	whole, broken  int
+	lost, repeated []string
 	// disorder: revisions that do not increase. filter: events that are none of the watch's, or not as they should
 	// be. bookmark: those that say what is not so.
 	disorder, filter, bookmark []string
@@ -45,6 +47,8 @@ type findings struct {
 func (f *findings) add(g findings) {
 	f.events += g.events
 	f.bookmarks += g.bookmarks
+	f.whole += g.whole
+	f.broken += g.broken
 	f.lost = append(f.lost, g.lost...)
 	f.repeated = append(f.repeated, g.repeated...)
 	f.disorder = append(f.disorder, g.disorder...)
@@ -84,14 +88,22 @@ type validator struct {
 	history  *revisions
 
 	want []event
-	// index of want by revision, next is the first that has not come, skipped are those jumped over.
-	index   map[int64]int
+	// index of want, next is the first that has not come, skipped are those jumped over.
+	index   map[place]int
 	next    int
-	skipped map[int64]bool
-	came    map[int64]bool
+	skipped map[place]bool
+	came    map[place]bool
 	last    int64
 	mark    int64
 }
+
+// place is what an event is known by: the deletions of a lease share their revision.
+type place struct {
+	rv  int64
+	key string
+}
+
+func (e *event) place() place { return place{e.rv, e.key} }
 
 func (v *validator) say(list *[]string, format string, args ...any) {
 	*list = append(*list, v.where+": "+fmt.Sprintf(format, args...))
@@ -107,13 +119,16 @@ func (v *validator) run(g *segment, end int64) {
 		}
 	}
 	v.want = v.history.events(v.selector, from)
-	v.index = make(map[int64]int, len(v.want))
+	v.index = make(map[place]int, len(v.want))
 	for i := range v.want {
-		v.index[v.want[i].rv] = i
+		v.index[v.want[i].place()] = i
 	}
-	v.skipped, v.came = map[int64]bool{}, map[int64]bool{}
+	v.skipped, v.came = map[place]bool{}, map[place]bool{}
 	v.last, v.mark = from, 0
 	for i := range items {
+		if items[i].resumed {
+			v.resume()
+		}
 		if items[i].bookmark {
 			v.take(items[i].rv)
 		} else {
@@ -122,11 +137,41 @@ func (v *validator) run(g *segment, end int64) {
 	}
 	if g.complete {
 		for ; v.next < len(v.want) && v.want[v.next].rv <= end; v.next++ {
-			v.skipped[v.want[v.next].rv] = true
+			v.skipped[v.want[v.next].place()] = true
 		}
 	}
-	for rv := range v.skipped {
-		v.say(&v.lost, "%+v", v.want[v.index[rv]])
+	for at := range v.skipped {
+		v.say(&v.lost, "%+v", v.want[v.index[at]])
+	}
+	v.count()
+}
+
+// count counts the revisions of several events that came whole.
+func (v *validator) count() {
+	for i := 0; i < len(v.want); {
+		n, all := i, true
+		for ; n < len(v.want) && v.want[n].rv == v.want[i].rv; n++ {
+			all = all && v.came[v.want[n].place()]
+		}
+		if all && n-i > 1 {
+			v.whole++
+		}
+		i = n
+	}
+}
+
+// resume forgives what a break may cost: a revision is all that a watch resumes from, so that who breaks off between
+// the events of one does not get the rest. Those before the last that came are not among them.
+func (v *validator) resume() {
+	if v.next == 0 || !v.came[v.want[v.next-1].place()] || v.want[v.next-1].rv != v.last {
+		return
+	}
+	from := v.next
+	for v.next < len(v.want) && v.want[v.next].rv == v.last {
+		v.next++
+	}
+	if v.next > from {
+		v.broken++
 	}
 }
 
@@ -166,7 +211,7 @@ func (v *validator) take(rv int64) {
 		v.say(&v.bookmark, "bookmark %d after revision %d", rv, v.last)
 	}
 	for ; v.next < len(v.want) && v.want[v.next].rv <= rv; v.next++ {
-		v.skipped[v.want[v.next].rv] = true
+		v.skipped[v.want[v.next].place()] = true
 		v.say(&v.bookmark, "bookmark %d hides %+v", rv, v.want[v.next])
 	}
 	v.mark = max(v.mark, rv)
@@ -176,9 +221,10 @@ func (v *validator) take(rv int64) {
 // see checks an event.
 func (v *validator) see(it *item) {
 	v.events++
-	i, known := v.index[it.rv]
+	at := it.place()
+	i, known := v.index[at]
 	switch {
-	case v.came[it.rv]:
+	case v.came[at]:
 		v.say(&v.repeated, "%+v resumed=%v on %s", it.event, it.resumed, it.on)
 		return
 	case !known:
@@ -191,20 +237,21 @@ func (v *validator) see(it *item) {
 	case v.want[i] != it.event:
 		v.say(&v.filter, "%+v, want %+v", it.event, v.want[i])
 	}
-	v.came[it.rv] = true
+	v.came[at] = true
 	if it.rv <= v.mark {
 		v.say(&v.bookmark, "%+v after bookmark %d", it.event, v.mark)
 	}
-	if it.rv <= v.last {
+	// The events of one revision are in etcd's order too.
+	if it.rv < v.last || i < v.next {
 		v.say(&v.disorder, "%+v after revision %d", it.event, v.last)
 	}
 	v.last = max(v.last, it.rv)
-	if v.skipped[it.rv] {
-		delete(v.skipped, it.rv) // late, not lost
+	if v.skipped[at] {
+		delete(v.skipped, at) // late, not lost
 		return
 	}
 	for ; v.next < i; v.next++ {
-		v.skipped[v.want[v.next].rv] = true
+		v.skipped[v.want[v.next].place()] = true
 	}
-	v.next = i + 1
+	v.next = max(v.next, i+1)
 }

@@ -17,34 +17,37 @@ var (
 	seed  = flag.Uint64("seed", 0, "of all that is random; 0: one of the time")
 )
 
-// brief is how long a scenario of the short form runs.
+// brief is how long most scenarios of the short form run.
 const brief = 3 * time.Second
 
 // plans are the scenarios.
 func plans() []plan {
 	return []plan{
 		{name: "calm", etcds: 1},
-		{name: "kill", brief: true, faults: killServers, shows: []effect{kills}},
+		{name: "kill", brief: brief, faults: killServers, shows: []effect{kills}},
 		{name: "kill-external", etcds: 1, faults: killServers, shows: []effect{kills}},
-		{name: "etcd-brief", brief: true, etcds: 1, faults: breakEtcd, shows: []effect{pauses, kills}},
+		{name: "etcd-brief", brief: brief, etcds: 1, faults: breakEtcd, shows: []effect{pauses, kills}},
 		{name: "etcd-pause", etcds: 1, faults: pauseEtcd, shows: []effect{pauses}},
 		{name: "etcd-kill", etcds: 1, faults: killEtcd, shows: []effect{kills}},
-		{name: "members", etcds: 3, etcdProxy: true, faults: cutOff, showsAny: []effect{pauses, kills, held}},
-		{name: "net-etcd", etcds: 1, etcdProxy: true, faults: storm, showsAny: networkEffects},
-		{name: "net-client", clientProxy: true, faults: storm, showsAny: networkEffects},
-		{name: "compaction", brief: true, etcds: 1, pagers: 6, expires: true, faults: compactAlways, each: compactionEach, shows: []effect{compactions}},
+		{name: "members", brief: 2 * brief, etcds: 3, etcdProxy: true, faults: cutOff, showsAny: []effect{pauses, kills, held}},
+		{name: "net-etcd", brief: brief, etcds: 1, etcdProxy: true, faults: storm, showsAny: networkEffects},
+		{name: "net-client", brief: brief, clientProxy: true, faults: storm, showsAny: networkEffects},
+		{name: "compaction", brief: brief, etcds: 1, pagers: 6, expires: true, faults: compactAlways, each: compactionEach, shows: []effect{compactions}},
 		{name: "compaction-uncached", etcds: 1, pagers: 6, expires: true, silent: true, weirArgs: []string{"--watch-cache=false"},
 			faults: compactAlways, each: compactionEach, shows: []effect{compactions, expiredPages}},
 		{name: "compaction-servers", etcds: 1, weirs: 2, pagers: 6, expires: true, roams: true,
 			weirArgs: []string{"--watch-cache-sizes=configmaps#16"}, faults: compactAlways, each: compactionEach, shows: []effect{compactions}},
 		{name: "quota", etcds: 1, etcdArgs: []string{"--quota-backend-bytes=8388608"}, pad: 20000, expires: true, faults: fillQuota, each: time.Minute, shows: []effect{fullStorage}},
-		{name: "disk", fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk, shows: []effect{fullStorage}},
+		{name: "disk", brief: brief, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk, shows: []effect{fullStorage}},
 		{name: "disk-external", etcds: 1, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk, shows: []effect{fullStorage}},
-		{name: "stalled", stalled: 200, pad: 60000, expires: true, faults: stall, each: time.Hour, shows: []effect{stalledWatches}, check: checkStalled},
+		{name: "stalled", brief: 3 * brief, stalled: 200, pad: 60000, expires: true, faults: stall, each: time.Hour,
+			shows: []effect{kills, stalledWatches, stalledInitial, stalledPast}, check: checkStalled},
 		{name: "ring", etcds: 1, weirArgs: []string{"--watch-cache-sizes=configmaps#32"}, expires: true, faults: killServers, shows: []effect{kills}},
 		{name: "uncached", etcds: 1, weirArgs: []string{"--watch-cache=false"}, silent: true, faults: breakEtcd, shows: []effect{pauses, kills}},
-		{name: "servers-2", brief: true, etcds: 1, weirs: 2, roams: true, faults: killServers, shows: []effect{kills}},
+		{name: "servers-2", brief: brief, etcds: 1, weirs: 2, roams: true, faults: killServers, shows: []effect{kills}},
 		{name: "servers-3", etcds: 1, weirs: 3, roams: true, faults: breakServers, showsAny: []effect{pauses, kills}},
+		{name: "events", brief: 2 * brief, resource: events, leases: true, etcds: 1, weirs: 2, roams: true, faults: killServers, shows: []effect{kills}},
+		{name: "encryption", brief: 2 * brief, encrypted: true, etcds: 1, weirs: 2, roams: true, faults: rotateKeys, shows: []effect{rotations}},
 		{name: "all", etcds: 3, weirs: 2, etcdProxy: true, clientProxy: true, roams: true, faults: breakAll, showsAny: networkEffects},
 	}
 }
@@ -70,13 +73,14 @@ func TestTorture(t *testing.T) {
 		t.Logf("\n%s", b.String())
 	})
 	for _, p := range plans() {
-		if *long == 0 && !p.brief {
+		if *long == 0 && p.brief == 0 {
 			continue
 		}
+		p.short = *long == 0
 		t.Run(p.name, func(t *testing.T) {
 			duration := *long
 			if duration == 0 {
-				duration = brief
+				duration = p.brief
 				t.Parallel()
 			}
 			f := p.execute(t, duration, *seed)

@@ -175,11 +175,103 @@ func TestListValidator(t *testing.T) {
 		{"page repeats a key", part{rv: 18, items: items(18, "a", "b"), after: "a", remaining: -1}, true},
 		{"wrong rest", part{rv: 18, items: items(18, "a"), upTo: "a", remaining: 1}, true},
 		{"order", part{rv: 18, items: items(18, "b", "a", "c"), remaining: -1}, true},
+		{"of any age, old", part{age: anyAge, rv: 12, items: items(12, "a", "b"), remaining: -1, before: 12}, false},
+		{"of any age, goes back", part{age: anyAge, rv: 12, items: items(12, "a", "b"), remaining: -1, before: 15}, true},
+		{"of any age, older state than it says", part{age: anyAge, rv: 15, items: items(12, "a", "b"), remaining: -1}, true},
+		{"not older", part{age: atLeast, asked: 15, floor: 15, rv: 16, items: items(16, "a", "b", "c"), remaining: -1}, false},
+		{"older than it may be", part{age: atLeast, asked: 16, floor: 16, rv: 15, items: items(15, "a", "b"), remaining: -1}, true},
+		{"not older in name only", part{age: atLeast, asked: 16, floor: 16, rv: 16, items: items(15, "a", "b"), remaining: -1}, true},
+		{"exactly", part{age: exactly, asked: 15, rv: 15, items: items(15, "a", "b"), remaining: -1}, false},
+		{"exactly, a page", part{age: exactly, asked: 17, rv: 17, items: items(17, "b"), after: "a", upTo: "b", remaining: 1}, false},
+		{"exactly, at a later revision", part{age: exactly, asked: 15, rv: 16, items: items(16, "a", "b", "c"), remaining: -1}, true},
+		{"exactly, at a later revision without a change", part{age: exactly, asked: 18, rv: 19, items: items(18, "a", "b", "c"), remaining: -1}, true},
+		{"exactly, later state", part{age: exactly, asked: 15, rv: 15, items: items(16, "a", "b", "c"), remaining: -1}, true},
+		{"exactly, value of a later revision", part{age: exactly, asked: 15, rv: 15, items: items(17, "a", "b"), remaining: -1}, true},
+		{"exactly, an object that comes later", part{age: exactly, asked: 20, rv: 20, items: append(items(20, "a"), items(22, "b", "c")...), remaining: -1}, true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			l := &lists{parts: []*part{&tc.part}}
-			if wrong := l.check(h); (len(wrong) > 0) != tc.bad {
+			if wrong := l.check(h, 0); (len(wrong) > 0) != tc.bad {
+				t.Errorf("found %q, bad is %v", wrong, tc.bad)
+			}
+		})
+	}
+}
+
+func TestSightings(t *testing.T) {
+	s := sightings{}
+	for i, tc := range []struct {
+		server     string
+		rv, before int64
+	}{{"a", 5, 0}, {"b", 3, 0}, {"a", 4, 5}, {"a", 6, 5}, {"b", 9, 3}, {"a", 7, 6}} {
+		if before := s.next(tc.server, tc.rv); before != tc.before {
+			t.Errorf("%d: %d before, want %d", i, before, tc.before)
+		}
+	}
+}
+
+// TestGoneValidator: only what was compacted may be too old.
+func TestGoneValidator(t *testing.T) {
+	tests := []struct {
+		name                string
+		rv, compacted, aged int64
+		bad                 bool
+	}{
+		{"compacted", 15, 16, 0, false},
+		{"compacted by a server", 15, 0, 16, false},
+		{"nothing is compacted", 15, 0, 0, true},
+		{"not that far", 15, 15, 12, true},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var l lists
+			l.addGone(tc.rv, tc.compacted, "too old")
+			if wrong := l.check(told(t), tc.aged); (len(wrong) > 0) != tc.bad {
+				t.Errorf("found %q, bad is %v", wrong, tc.bad)
+			}
+		})
+	}
+	r := &run{}
+	r.expired(anyAge, 0, &gone{})
+	r.expired(atLeast, 15, &gone{})
+	if wrong := r.lists.check(told(t), 100); len(wrong) != 2 {
+		t.Errorf("found %q, want that no other list may be too old", wrong)
+	}
+}
+
+func TestReadingValidator(t *testing.T) {
+	h := told(t)
+	at := func(rv int64, key string) object { return h.cursor().to(rv)[key] }
+	// a is written at 11, 15 and 21; b at 12 and 17, deleted at 20, and written at 22.
+	tests := []struct {
+		name    string
+		reading reading
+		bad     bool
+	}{
+		{"any age, first state", reading{key: "a", there: true, got: at(11, "a")}, false},
+		{"any age, latest state", reading{key: "a", there: true, got: at(22, "a")}, false},
+		{"any age, not yet there", reading{key: "a"}, false},
+		{"any age, never was", reading{key: "a", there: true, got: object{key: "a", value: "v12", side: "left", uid: "ua", rv: 11}}, true},
+		{"any age, revision of another", reading{key: "a", there: true, got: object{key: "a", value: "v12", side: "right", uid: "ua", rv: 12}}, true},
+		{"as of then", reading{key: "a", least: 14, there: true, got: at(14, "a")}, false},
+		{"newer", reading{key: "a", least: 14, there: true, got: at(15, "a")}, false},
+		{"stale", reading{key: "a", least: 15, there: true, got: at(14, "a")}, true},
+		{"stale, and the later is of the future", reading{key: "a", least: 30, there: true, got: at(15, "a")}, true},
+		{"of the future", reading{key: "a", least: 30, there: true, got: at(21, "a")}, false},
+		{"deleted", reading{key: "b", least: 20}, false},
+		{"deleted later", reading{key: "b", least: 13}, false},
+		{"not found before it was made", reading{key: "c", least: 15}, false},
+		{"not found and there", reading{key: "a", least: 11}, true},
+		{"not found and there again", reading{key: "b", least: 22}, true},
+		{"deleted, stale", reading{key: "b", least: 20, there: true, got: at(17, "b")}, true},
+		{"never made", reading{key: "d", least: 30}, false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			var l lists
+			l.addReading(&tc.reading)
+			if wrong := l.check(h, 0); (len(wrong) > 0) != tc.bad {
 				t.Errorf("found %q, bad is %v", wrong, tc.bad)
 			}
 		})
@@ -243,22 +335,12 @@ func TestHistoryValidators(t *testing.T) {
 			if lost := lostWrites(tc.ops, only); (len(lost) > 0) != tc.lost {
 				t.Errorf("lost %q, want %v", lost, tc.lost)
 			}
-			if foreign := foreignWrites(tc.ops, only); (len(foreign) > 0) != tc.foreign {
+			if foreign := foreignWrites(tc.ops, only, 0); (len(foreign) > 0) != tc.foreign {
 				t.Errorf("foreign %q, want %v", foreign, tc.foreign)
 			}
-			if _, illegal := linearizable(tc.ops, only); (len(illegal) > 0) != tc.illegal {
+			if _, illegal := linearizable(tc.ops, only, 0); (len(illegal) > 0) != tc.illegal {
 				t.Errorf("not linearizable %q, want %v", illegal, tc.illegal)
 			}
 		})
-	}
-}
-
-func TestRevisionsShared(t *testing.T) {
-	h := &revisions{from: 1}
-	if err := h.add(revision{rv: 2, key: "a"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.add(revision{rv: 2, key: "b"}); err == nil {
-		t.Error("two changes of one revision are taken")
 	}
 }

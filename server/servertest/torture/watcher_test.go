@@ -28,16 +28,22 @@ type watcher struct {
 	bookmarked bool
 	// roams: it resumes on another server.
 	roams bool
-	// stalled: it does not read before this is closed; nil reads at once. leaves: nor does it then.
+	// quits: it breaks off at deletions, also between those of one revision.
+	quits bool
+	// stalled: it does not read before this is closed; nil reads at once. leaves: it reads little then.
 	stalled <-chan struct{}
 	leaves  bool
+	// past: it begins at the first revision of the run.
+	past bool
 
 	last     int64
 	expired  int
 	breaks   int
 	arrivals []arrival
-	// held: it has not read what the server was ready to send. left: it has gone without reading, as it should.
+	// held: it has not read what the server was ready to send. left: it has read a little and gone, as it should.
 	held, left bool
+	taken      int // events
+	proved     bool
 }
 
 // arrival is when an event came.
@@ -95,6 +101,11 @@ func (w *watcher) begin(ctx context.Context) (*segment, error) {
 	if w.initial {
 		return &segment{}, nil
 	}
+	if w.past {
+		w.past = false // later it lists, as what it was told is too old
+		w.last = w.run.recorder.from
+		return &segment{from: w.last}, nil
+	}
 	p, err := w.run.list(ctx, w.client, w.selector)
 	if err != nil {
 		return nil, err
@@ -116,7 +127,7 @@ func (w *watcher) path() string {
 		query.Set("sendInitialEvents", "true")
 		query.Set("resourceVersionMatch", "NotOlderThan")
 	}
-	return collectionPath + "?" + query.Encode()
+	return w.run.resource.path() + "?" + query.Encode()
 }
 
 func (s selector) query(query url.Values) {
@@ -161,10 +172,6 @@ func (w *watcher) once(ctx context.Context, g *segment) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if w.leaves {
-			w.left = true
-			return nil
-		}
 	}
 	return w.read(ctx, g, resp.Body, server)
 }
@@ -205,6 +212,16 @@ func (w *watcher) read(ctx context.Context, g *segment, body io.Reader, server s
 		case w.last > 0: // initial events are in no order of revisions
 			w.last = max(w.last, it.rv)
 			w.arrivals = append(w.arrivals, arrival{it.rv, w.run.now()})
+		}
+		if w.stalled != nil {
+			w.prove(&it, events.InputOffset())
+			if w.taken++; w.leaves && w.taken >= fewEvents && w.last > 0 {
+				w.left = true
+				return nil
+			}
+		}
+		if w.quits && it.kind == "DELETED" && w.random.IntN(3) == 0 {
+			return nil
 		}
 		end := w.run.end.Load()
 		if end > 0 && w.last >= end {

@@ -2,7 +2,6 @@ package torture_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,8 +14,7 @@ import (
 )
 
 const (
-	namespace      = "torture"
-	collectionPath = "/api/v1/namespaces/" + namespace + "/configmaps"
+	namespace = "torture"
 	// keysAtOnce are written at a time, by all writers, for opsPerKeys operations; then others follow, so that no
 	// history is too long to be checked.
 	keysAtOnce, opsPerKeys = 5, 300
@@ -31,6 +29,7 @@ type board struct {
 	mu     sync.Mutex
 	count  int               // operations begun; guarded by mu
 	latest map[string]object // as last heard of; guarded by mu
+	batch  int               // of the leaser; guarded by mu
 }
 
 func (b *board) next() int {
@@ -87,8 +86,11 @@ func (w *writer) work(ctx context.Context) {
 func (w *writer) choose() *operation {
 	n := w.run.board.next()
 	key := fmt.Sprintf("k%05d-%d", n/opsPerKeys, w.random.IntN(keysAtOnce))
-	if w.random.IntN(20) == 0 {
+	switch roll := w.random.IntN(20); {
+	case roll == 0:
 		key = steadyKey
+	case roll < 3 && w.run.leases:
+		key = w.run.board.leased(w.random)
 	}
 	w.made++
 	op := &operation{client: w.id, object: object{key: key}}
@@ -103,7 +105,7 @@ func (w *writer) choose() *operation {
 	case roll < 40:
 		op.kind = get
 	case roll < 60 && known.rv != 0:
-		op.kind, op.rv = update, known.rv
+		op.kind, op.rv, op.creates = update, known.rv, w.run.resource.creates
 	case roll < 85:
 		op.kind = patch
 	default:
@@ -127,7 +129,8 @@ func (w *writer) choose() *operation {
 func (w *writer) do(op *operation) {
 	ctx := context.WithoutCancel(w.run.context)
 	pad := strings.Repeat("x", w.random.IntN(w.run.pad+1))
-	path := collectionPath + "/" + op.key
+	of := w.run.resource
+	path := of.path() + "/" + op.key
 	op.call = w.run.now()
 	var code int
 	var answer wire
@@ -135,18 +138,13 @@ func (w *writer) do(op *operation) {
 	server := w.client.server()
 	switch op.kind {
 	case create:
-		code, answer, err = w.client.ask(ctx, http.MethodPost, collectionPath, op.body(pad))
+		code, answer, err = w.client.ask(ctx, http.MethodPost, of.path(), of.body(op.object, pad))
 	case get:
 		code, answer, err = w.client.ask(ctx, http.MethodGet, path, "")
 	case update:
-		code, answer, err = w.client.ask(ctx, http.MethodPut, path, op.body(pad))
+		code, answer, err = w.client.ask(ctx, http.MethodPut, path, of.body(op.object, pad))
 	case patch:
-		body, failed := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{"side": op.side}},
-			"data": map[string]string{"v": op.value, "pad": pad}})
-		if failed != nil {
-			panic(failed) // strings only
-		}
-		code, answer, err = w.client.ask(ctx, http.MethodPatch, path, string(body))
+		code, answer, err = w.client.ask(ctx, http.MethodPatch, path, of.patch(op.object, pad))
 	case remove:
 		code, answer, err = w.client.ask(ctx, http.MethodDelete, path, preconditions(op.object))
 	}

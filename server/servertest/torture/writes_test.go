@@ -1,6 +1,11 @@
 package torture_test
 
-import "fmt"
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
 
 // lostWrites returns the acknowledged writes that etcd does not have at their revision.
 func lostWrites(ops []*operation, history *revisions) (lost []string) {
@@ -29,17 +34,31 @@ func lostWrites(ops []*operation, history *revisions) (lost []string) {
 	return lost
 }
 
-// foreignWrites returns the changes that nobody asked for.
-func foreignWrites(ops []*operation, history *revisions) (foreign []string) {
-	asked := map[string]bool{}
-	for _, op := range ops {
-		if op.kind != get && op.kind != remove && (op.outcome == done || op.outcome == unknown) {
-			asked[op.key+"\x00"+op.value] = true
+// foreignWrites returns the changes that nobody asked for. life is how long an object is kept, 0: for ever.
+func foreignWrites(ops []*operation, history *revisions, life time.Duration) (foreign []string) {
+	asked := puts(ops)
+	for i := range history.list {
+		if c := &history.list[i]; c.now != nil && asked[written{c.key, c.now.value}] == nil {
+			foreign = append(foreign, fmt.Sprintf("rv %d: %+v", c.rv, *c.now))
 		}
 	}
+	deletions := map[string]int{}
 	for i := range history.list {
-		if c := &history.list[i]; c.now != nil && !asked[c.key+"\x00"+c.now.value] {
-			foreign = append(foreign, fmt.Sprintf("rv %d: %+v", c.rv, *c.now))
+		if c := &history.list[i]; c.now == nil {
+			deletions[c.key]++
+		}
+	}
+	for key, of := range expiries(ops, history, life) {
+		deletions[key] -= len(of)
+	}
+	for _, op := range ops {
+		if op.kind == remove && (op.outcome == done || op.outcome == unknown) {
+			deletions[op.key]--
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(deletions)) {
+		if n := deletions[key]; n > 0 {
+			foreign = append(foreign, fmt.Sprintf("%s was deleted %d times more often than it could be", key, n))
 		}
 	}
 	return foreign
