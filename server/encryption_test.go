@@ -35,8 +35,9 @@ const (
 // encrypted is a server whose etcd the test reads and writes beside it.
 type encrypted struct {
 	*tester
-	etcd *clientv3.Client
-	file string
+	etcd   *clientv3.Client
+	file   string
+	config server.Config
 }
 
 func newEncrypted(t *testing.T, content string, intervals encryption.Intervals) *encrypted {
@@ -54,7 +55,7 @@ func newEncrypted(t *testing.T, content string, intervals encryption.Intervals) 
 	enc.Write(t, file, content)
 	config := server.Config{EtcdServers: []string{e.Addr().String()}, EncryptionProviderConfig: file}
 	config.SetEncryptionIntervals(intervals)
-	return &encrypted{tester: newTester(t, servertest.Options{Config: config}), etcd: e.Client(), file: file}
+	return &encrypted{tester: newTester(t, servertest.Options{Config: config}), etcd: e.Client(), file: file, config: config}
 }
 
 func quickIntervals() encryption.Intervals {
@@ -207,35 +208,7 @@ func TestEncryptionRotationUnderLoad(t *testing.T) {
 	kms := plugin.Provider("load")
 	e := newEncrypted(t, enc.Config(enc.Entry("secrets", enc.Keys("secretbox", "a"), enc.Identity)), quickIntervals())
 	const objects = 8
-	for i := range objects {
-		e.wantCode(http.MethodPost, secretsPath, secretBody(fmt.Sprint("s", i), 0), http.StatusCreated)
-	}
-	stop := make(chan struct{})
-	var workers sync.WaitGroup
-	for i := range objects {
-		name := fmt.Sprint("s", i)
-		workers.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				if i%2 == 0 { // the others keep the row that they have
-					if code, out := e.request(http.MethodPut, secretsPath+"/"+name, secretBody(name, n)); code != http.StatusOK {
-						t.Errorf("put %s: %d %v", name, code, out)
-						return
-					}
-				}
-				for _, path := range []string{secretsPath + "/" + name, secretsPath + "?limit=3", secretsPath + "?resourceVersionMatch=Exact&resourceVersion=" + e.exact()} {
-					if code, out := e.request(http.MethodGet, path, ""); code != http.StatusOK {
-						t.Errorf("get %s: %d %v", path, code, out)
-						return
-					}
-				}
-			}
-		})
-	}
+	stop := e.load(objects, e.tester)
 	for _, step := range []struct{ prefix, content string }{
 		{"k8s:enc:secretbox:v1:b:", enc.Config(enc.Entry("secrets", enc.Keys("secretbox", "b", "a"), enc.Identity))},
 		{"k8s:enc:aesgcm:v1:c:", enc.Config(enc.Entry("*.", enc.Keys("aesgcm", "c"), enc.Keys("secretbox", "b", "a")))},
@@ -248,14 +221,96 @@ func TestEncryptionRotationUnderLoad(t *testing.T) {
 			t.Errorf("an object that nobody updates is stored as %.40q", row)
 		}
 	}
-	close(stop)
-	workers.Wait()
+	stop()
 	for i := range objects {
 		e.rewrite(fmt.Sprint("s", i), "k8s:enc:aescbc:v1:d:")
 	}
 	if code, body := e.text("/metrics"); code != http.StatusOK || !strings.Contains(body, `automatic_reloads_total{status="success"} 4`) ||
 		!strings.Contains(body, "apiserver_envelope_encryption_kms_operations_latency_seconds") || strings.Contains(body, enc.Secret("a")) {
 		t.Errorf("metrics: %d, and what is wanted of them is missing", code)
+	}
+}
+
+// load makes objects, and writes and reads them all the time: those of even numbers are written by the first server and the
+// others keep the rows that they have; all servers read. What fails, fails the test.
+func (e *encrypted) load(objects int, servers ...*tester) (stop func()) {
+	e.Helper()
+	for i := range objects {
+		e.wantCode(http.MethodPost, secretsPath, secretBody(fmt.Sprint("s", i), 0), http.StatusCreated)
+	}
+	stopped := make(chan struct{})
+	var workers sync.WaitGroup
+	for i := range objects {
+		name := fmt.Sprint("s", i)
+		workers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stopped:
+					return
+				default:
+				}
+				if i%2 == 0 {
+					if code, out := e.request(http.MethodPut, secretsPath+"/"+name, secretBody(name, n)); code != http.StatusOK {
+						e.Errorf("put %s: %d %v", name, code, out)
+						return
+					}
+				}
+				at := servers[n%len(servers)]
+				for _, path := range []string{secretsPath + "/" + name, secretsPath + "?limit=3", secretsPath + "?resourceVersionMatch=Exact&resourceVersion=" + e.exact()} {
+					if code, out := at.request(http.MethodGet, path, ""); code != http.StatusOK {
+						e.Errorf("get %s: %d %v", path, code, out)
+						return
+					}
+				}
+			}
+		})
+	}
+	return func() {
+		close(stopped)
+		workers.Wait()
+	}
+}
+
+// A KMS plugin changes its key while objects are written, and read by two servers, each of which has seeds that the other
+// must ask the plugin for. When all have been written again no earlier key is needed.
+func TestEncryptionKMSRotationUnderLoad(t *testing.T) {
+	plugin := enc.NewPlugin(t)
+	plugin.Rotate("key-one")
+	e := newEncrypted(t, enc.Config(enc.Entry("secrets", plugin.Provider("load"))), quickIntervals())
+	other := newTester(t, servertest.Options{Config: e.config})
+	const objects = 6
+	stop := e.load(objects, e.tester, other)
+	keys := []string{"key-one", "key-two", "key-three", "key-four"}
+	for _, key := range keys[1:] {
+		plugin.Rotate(key)
+		e.eventually("writing with "+key, func() bool { return strings.Contains(e.row("secrets/default/s0"), key) || t.Failed() })
+		if row := e.row("secrets/default/s1"); !strings.Contains(row, keys[0]) {
+			t.Errorf("an object that nobody updates is stored as %.80q", row)
+		}
+	}
+	stop()
+	last := keys[len(keys)-1]
+	for i := range objects {
+		name := fmt.Sprint("s", i)
+		if e.rewrite(name, "k8s:enc:kms:v2:load:"); !strings.Contains(e.row("secrets/default/"+name), last) {
+			t.Errorf("%s is stored as %.80q, want %s", name, e.row("secrets/default/"+name), last)
+		}
+	}
+	for _, key := range append(keys[:len(keys)-1], "1") {
+		plugin.Forget(key, codes.NotFound)
+	}
+	if err := e.env.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range objects {
+		for _, at := range []*tester{e.tester, other} {
+			if code, out := at.request(http.MethodGet, fmt.Sprint(secretsPath, "/s", i), ""); code != http.StatusOK {
+				t.Errorf("s%d without the earlier keys: %d %v", i, code, out)
+			}
+		}
+	}
+	if out := e.wantCode(http.MethodGet, secretsPath, "", http.StatusOK); len(out["items"].([]any)) != objects {
+		t.Errorf("got %d objects, want %d", len(out["items"].([]any)), objects)
 	}
 }
 
