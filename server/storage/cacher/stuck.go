@@ -16,8 +16,8 @@ const (
 	stuckLimit = 5 * time.Second
 	// quietLooks is at how many looks in a row nothing may have been heard of the storage's revision before it is asked.
 	quietLooks = 3
-	// longestStuckPause bounds the pause between looks, which doubles with each watch in a row that was stuck: a storage
-	// that is merely slow is given the time that it needs.
+	// longestStuckPause bounds the time that a watch has at least, which doubles with each before it that was stuck: a
+	// storage that is merely slow is given the time that it needs.
 	longestStuckPause = 5 * time.Minute
 )
 
@@ -51,7 +51,8 @@ func raise(highest *atomic.Uint64, rv uint64) {
 func (c *Cacher) unstick(ctx context.Context) {
 	quiet, stuck := 0, 0
 	var times uint64
-	for c.pause(ctx, stuckPause(stuck)) {
+	var until time.Time // the watch of now has time until then
+	for c.pause(ctx, stuckPause(0)) {
 		at, watch := c.rv.Load(), c.following.Load()
 		if watch == nil || !c.isReady.Load() {
 			continue
@@ -66,11 +67,15 @@ func (c *Cacher) unstick(ctx context.Context) {
 		}
 		highest := c.told.highest.Load()
 		if highest <= at {
-			stuck = 0
+			stuck, until = 0, time.Time{}
+			continue
+		}
+		if c.config.Clock.Now().Before(until) {
+			c.requestProgress()
 			continue
 		}
 		if err := c.reach(ctx, highest, stuckLimit, false); err == nil || c.rv.Load() != at {
-			stuck = 0
+			stuck, until = 0, time.Time{}
 			continue
 		}
 		rv, err := c.askRevision(ctx)
@@ -82,12 +87,13 @@ func (c *Cacher) unstick(ctx context.Context) {
 			continue
 		}
 		stuck++
+		until = c.config.Clock.Now().Add(stuckPause(stuck))
 		c.metrics.watchRestarts.Inc()
 		(*watch)(fmt.Errorf("%w at revision %d, the storage is at %d", errStuck, at, rv))
 	}
 }
 
-// stuckPause returns the time until the next look after so many watches in a row that were stuck.
+// stuckPause returns the time that a watch has after so many in a row that were stuck.
 func stuckPause(stuck int) time.Duration {
 	pause := min(stuckLook<<min(stuck, 10), longestStuckPause)
 	return pause/2 + rand.N(pause)
