@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory of the events that several cachers remember, in bytes as Config.RingBytes counts them. When
+// Budget bounds the memory of the events and states that several cachers remember, in bytes as Config.RingBytes counts them. When
 // there are more, the cacher that has most of them forgets its oldest, and so on, but for 100 events each: one under
 // many writes does not take the memory of others, nor do those keep it that are not written to any more.
 type Budget struct {
@@ -21,7 +21,7 @@ func NewBudget(max int64) *Budget {
 	return &Budget{max: max, cachers: map[*Cacher]struct{}{}}
 }
 
-// Held returns how many bytes the events of all cachers keep alive.
+// Held returns how many bytes the events and states of all cachers keep alive.
 func (b *Budget) Held() int64 { return b.held.Load() }
 
 // Max returns how many bytes they may keep alive.
@@ -81,11 +81,13 @@ func (b *Budget) settle() {
 // forget frees so many bytes of the oldest events, or what may be forgotten. It reports whether any was.
 func (c *Cacher) forget(bytes int64) bool {
 	defer c.measured()
+	left := c.ring.bytes.Load() - bytes
+	dropped := c.kept.shed(left / snapshotShare)
 	c.mu.Lock()
 	before := c.ring.head
-	c.resizedLocked(c.ring.trim(c.ring.bytes.Load() - bytes))
+	c.resizedLocked(c.ring.trim(left))
 	head := c.ring.head
 	c.mu.Unlock()
 	c.revokeViews(head)
-	return head != before
+	return dropped || head != before
 }

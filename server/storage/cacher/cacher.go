@@ -101,7 +101,8 @@ func New(config Config) (*Cacher, error) {
 		stopped: make(chan struct{}),
 	}
 	size := 1 << bits.Len(uint(config.RingSize-1))
-	c.ring.budget = config.Budget
+	c.ring.budget, c.ring.kept = config.Budget, &c.kept
+	c.kept.init(&c.ring, config.RingBytes/snapshotShare)
 	c.ring.init(min(minRing, size), size, config.RingBytes)
 	c.hub.delivery.wake = make(chan struct{}, 1)
 	config.Budget.join(c)
@@ -128,6 +129,7 @@ func (c *Cacher) Stop() {
 	c.pasts.stop()
 	c.work.Wait()
 	c.session.Wait()
+	c.kept.close()
 	c.config.Budget.leave(c)
 }
 

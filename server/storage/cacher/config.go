@@ -51,7 +51,8 @@ type Config struct {
 	// A watch can go on from any of their revisions. 0 means DefaultRingSize.
 	RingSize int
 	// RingBytes bounds the memory of these events, in bytes: what they alone keep alive, which is above all the rows
-	// that they have replaced. The oldest are forgotten, but for 100. 0 means DefaultRingBytes.
+	// that they have replaced. The oldest are forgotten, but for 100. A quarter of it may be taken by the states that are
+	// kept for pages to come, beside what the events keep alive. 0 means DefaultRingBytes.
 	RingBytes int64
 	// Budget bounds the same for several cachers together; nil does not.
 	Budget *Budget

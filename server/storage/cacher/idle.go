@@ -134,11 +134,11 @@ func (c *Cacher) sleep() {
 	c.mu.Lock()
 	rows := c.rows.Len()
 	c.rows, c.frozen = newTree(), nil
+	c.kept.clear()
 	c.ring.init(c.ring.min, c.ring.max, c.ring.maxBytes)
 	c.hub.forget()
 	c.rv.Store(0)
 	c.mu.Unlock()
-	c.kept.clear()
 	c.pending.clear()
 	c.told.highest.Store(0)
 	c.indexing.clear()

@@ -63,7 +63,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		terminated:       counter("apiserver_terminated_watchers_total", "Watchers that fell behind further than a watch cache remembers."),
 		resourceVersion:  gauge("apiserver_watch_cache_resource_version", "The resourceVersion that a watch cache reflects, its last 15 digits."),
 		capacity:         gauge("watch_cache_capacity", "How many events a watch cache can remember."),
-		ringBytes:        gauge("weir_watch_cache_event_bytes", "Bytes that only the events which a watch cache remembers keep in memory."),
+		ringBytes:        gauge("weir_watch_cache_event_bytes", "Bytes that only the events and the states of lists which a watch cache remembers keep in memory."),
 		ringLimit:        gauge("weir_watch_cache_event_bytes_limit", "How many of these bytes a watch cache may keep, but for its latest 100 events."),
 		capacityIncrease: counter("watch_cache_capacity_increase_total", "How often a watch cache's memory for events grew."),
 		capacityDecrease: counter("watch_cache_capacity_decrease_total", "How often a watch cache's memory for events shrank."),

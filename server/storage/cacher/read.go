@@ -343,7 +343,7 @@ func (c *Cacher) page(ctx context.Context, v view, f *filter, from string, limit
 		list.RemainingItemCount = &remaining
 	}
 	if memory == nil { // else nobody turns the page
-		c.kept.keep(v, c.config.Clock.Now())
+		c.kept.keep(v, c.config.Clock.Now(), 0)
 	}
 	return list, nil
 }

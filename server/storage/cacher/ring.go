@@ -118,6 +118,8 @@ type ring struct {
 	// bytes is what the ring alone keeps alive. budget, where there is one, counts it too.
 	bytes  atomic.Int64
 	budget *Budget
+	// kept are told what the ring forgets; nil where there are none.
+	kept *snapshots
 	// gone marks that an event has been forgotten. It is not written to.
 	gone storage.Row
 
@@ -204,7 +206,9 @@ func (r *ring) evict(head uint64) {
 	}
 	var freed int64
 	for ; r.head < head; r.head++ {
-		freed += s.at[r.head&s.mask].Swap(nil).forget()
+		e := s.at[r.head&s.mask].Swap(nil)
+		freed += e.forget()
+		r.kept.forgot(e)
 	}
 	r.charge(-freed)
 }

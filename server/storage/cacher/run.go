@@ -268,6 +268,7 @@ func (c *Cacher) commit(batch []*event, rv uint64) {
 	c.pending.forget(rv)
 	c.hub.publish(kept)
 	c.revokeViews(head)
+	c.kept.wrote(len(kept), rv)
 	if len(kept) > 0 {
 		c.measured()
 		c.config.Budget.settle()
@@ -324,6 +325,9 @@ func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
 	c.pending.forget(rv)
 	c.hub.publish([]*event{e})
 	c.revokeViews(head)
+	if rows != nil {
+		c.kept.replaced(*rows, rv)
+	}
 	c.advanced.fire(0)
 	c.metrics.resourceVersion.Set(float64(rv % 1e15))
 }

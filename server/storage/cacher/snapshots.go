@@ -13,34 +13,79 @@ const (
 	// snapshotAge is how long a state is kept after its last use; as long as a storage
 	// keeps its revisions by default.
 	snapshotAge = 5 * time.Minute
+	// snapshotShare is the part of Config.RingBytes that states may keep alive.
+	snapshotShare = 4
 	// maxRewind bounds the events that are undone to rebuild a state.
 	maxRewind = 10000
+	// nodeBytes is the size of a node of a tree, which the first write to it copies, and itemBytes that of a row's
+	// part of it.
+	nodeBytes, itemBytes = 1600, 36
 )
 
-// snapshots are states that lists have been read at and may be read at again.
+// snapshots are states that lists have been read at and may be read at again. One of which the memory is needed is
+// dropped, the one first that has not been used for the longest time: then its pages are read from the storage.
+//
+// # What a state costs
+//
+// A row that an event has replaced is kept alive by the ring, until that forgets the event, and by the states that have
+// the row. So from then on the row is the cost of the latest state before the event, if it has the row, else no state
+// has. A state that is dropped leaves its rows to the one before, or to none: too many of them, as that has only those
+// from before its own time, so that nothing is kept that is not counted. The nodes of its trees are estimated from
+// the number of writes.
 type snapshots struct {
+	// ring is charged for what states keep alive.
+	ring *ring
+
 	mu   sync.Mutex
-	kept []snapshot // the latest used last; guarded by mu
-	// oldest is when the first of kept was used last, in nanoseconds, 0 where there is none. It is written under mu.
+	kept []*snapshot // the latest used last; guarded by mu
+	// limit bounds bytes. closed: no states are kept any more. guarded by mu
+	limit, bytes int64
+	closed       bool
+	// count is how many are kept, oldest when the first of them was used last, in nanoseconds, 0 where there is none. They
+	// are written under mu.
+	count  atomic.Int64
 	oldest atomic.Int64
 }
 
 type snapshot struct {
 	view
 	used time.Time
+	// rowBytes are what the rows take that only this state and those before it have, writes how many there were while it
+	// was the latest, and cost what that was charged as.
+	rowBytes, writes, cost int64
 }
 
-// keep adds a state.
-func (s *snapshots) keep(v view, now time.Time) {
+// init makes states charged to a ring.
+func (s *snapshots) init(r *ring, limit int64) { s.ring, s.limit = r, limit }
+
+// keep adds a state, of which so many events were undone.
+func (s *snapshots) keep(v view, now time.Time, undone int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.takeLocked(v.rv)
-	s.dropLocked(now)
-	if len(s.kept) == maxSnapshots {
-		s.kept = slices.Delete(s.kept, 0, 1)
+	if s.closed {
+		return
 	}
-	s.kept = append(s.kept, snapshot{view: v, used: now})
-	s.noteLocked()
+	s.dropLocked(now)
+	defer s.noteLocked()
+	if kept := s.useLocked(v.rv, now); kept != nil {
+		if len(v.rows.indexes) > len(kept.rows.indexes) {
+			kept.view = v
+			s.chargeLocked(kept)
+		}
+		return
+	}
+	if len(s.kept) == maxSnapshots {
+		s.removeLocked(0)
+	}
+	added := &snapshot{view: v, used: now, writes: int64(undone)}
+	s.kept = append(s.kept, added)
+	s.noteLocked() // from here on it is charged for what the ring forgets
+	if v.rv < s.ring.floor.Load() {
+		s.removeLocked(len(s.kept) - 1) // what the ring has forgotten before, nobody knows
+		return
+	}
+	s.chargeLocked(added)
+	s.shedLocked(s.limit)
 }
 
 // expire drops the states that have not been used for a while. It is called for every change, since a state
@@ -62,6 +107,7 @@ func (s *snapshots) noteLocked() {
 		oldest = s.kept[0].used.UnixNano()
 	}
 	s.oldest.Store(oldest)
+	s.count.Store(int64(len(s.kept)))
 }
 
 // get returns the state of exactly rv.
@@ -69,48 +115,160 @@ func (s *snapshots) get(rv uint64, now time.Time) (view, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropLocked(now)
-	v, ok := s.takeLocked(rv)
-	if ok {
-		s.kept = append(s.kept, snapshot{view: v, used: now})
-	}
+	kept := s.useLocked(rv, now)
 	s.noteLocked()
-	return v, ok
+	if kept == nil {
+		return view{}, false
+	}
+	return kept.view, true
 }
 
-func (s *snapshots) takeLocked(rv uint64) (view, bool) {
-	for i := range s.kept {
-		if s.kept[i].rv == rv {
-			v := s.kept[i].view
-			s.kept = slices.Delete(s.kept, i, i+1)
-			return v, true
-		}
+// useLocked makes the state of rv the latest used, and returns it; nil where there is none.
+func (s *snapshots) useLocked(rv uint64, now time.Time) *snapshot {
+	i := slices.IndexFunc(s.kept, func(kept *snapshot) bool { return kept.rv == rv })
+	if i < 0 {
+		return nil
 	}
-	return view{}, false
+	kept := s.kept[i]
+	kept.used = now
+	s.kept = append(slices.Delete(s.kept, i, i+1), kept)
+	return kept
 }
 
 // dropLocked drops the states that have not been used for a while.
 func (s *snapshots) dropLocked(now time.Time) {
-	n := 0
-	for n < len(s.kept) && now.Sub(s.kept[n].used) > snapshotAge {
-		n++
+	for len(s.kept) > 0 && now.Sub(s.kept[0].used) > snapshotAge {
+		s.removeLocked(0)
 	}
-	s.kept = slices.Delete(s.kept, 0, n)
+}
+
+// removeLocked drops a state, and leaves what it is charged for to the one before it.
+func (s *snapshots) removeLocked(i int) {
+	gone := s.kept[i]
+	s.kept = slices.Delete(s.kept, i, i+1)
+	s.payLocked(-gone.cost)
+	if before := s.beforeLocked(gone.rv); before != nil {
+		before.rowBytes += gone.rowBytes
+		before.writes += gone.writes
+		s.chargeLocked(before)
+	}
+}
+
+// beforeLocked returns the latest state before rv, nil where there is none.
+func (s *snapshots) beforeLocked(rv uint64) (latest *snapshot) {
+	for _, kept := range s.kept {
+		if kept.rv < rv && (latest == nil || kept.rv > latest.rv) {
+			latest = kept
+		}
+	}
+	return latest
+}
+
+// chargeLocked charges for what a state keeps alive, as far as it has not been.
+func (s *snapshots) chargeLocked(kept *snapshot) {
+	cost := kept.rowBytes
+	if kept.writes > 0 {
+		// A leaf for each, the nodes above them, and no more than all.
+		nodes := min((kept.writes+2)*nodeBytes, int64(kept.rows.Len())*itemBytes+nodeBytes)
+		cost += int64(1+len(kept.rows.indexes)) * nodes
+	}
+	s.payLocked(cost - kept.cost)
+	kept.cost = cost
+}
+
+func (s *snapshots) payLocked(n int64) {
+	s.bytes += n
+	s.ring.charge(n)
+}
+
+// shedLocked drops states until the others keep no more than limit alive.
+func (s *snapshots) shedLocked(limit int64) {
+	for len(s.kept) > 0 && s.bytes > limit {
+		s.removeLocked(0)
+	}
+	s.noteLocked()
+}
+
+// shed is shedLocked. It reports whether any were dropped.
+func (s *snapshots) shed(limit int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := len(s.kept)
+	s.shedLocked(limit)
+	return len(s.kept) < before
+}
+
+// wrote is told that rows have been written to, up to rv.
+func (s *snapshots) wrote(writes int, rv uint64) {
+	if writes == 0 || s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if latest := s.beforeLocked(rv); latest != nil {
+		latest.writes += int64(writes)
+		s.chargeLocked(latest)
+		s.shedLocked(s.limit)
+	}
+}
+
+// forgot is told that the ring has forgotten an event.
+func (s *snapshots) forgot(e *event) {
+	if s == nil || e.prev == nil || s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if latest := s.beforeLocked(e.rv); latest != nil && e.prev.row.ResourceVersion <= latest.rv {
+		latest.rowBytes += e.prev.size()
+		s.chargeLocked(latest)
+		s.shedLocked(s.limit)
+	}
+}
+
+// replaced is told that other rows, those of revision rv, have taken the place of those that there were.
+func (s *snapshots) replaced(fresh tree, rv uint64) {
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	latest := s.beforeLocked(rv)
+	if latest == nil {
+		return
+	}
+	latest.rows.Scan(func(at item) bool {
+		if fresh.get(at.key) != at.el {
+			latest.rowBytes += at.el.size()
+		}
+		return true
+	})
+	latest.writes += int64(latest.rows.Len())
+	s.chargeLocked(latest)
+	s.shedLocked(s.limit)
 }
 
 // dropBefore drops the states before rv.
 func (s *snapshots) dropBefore(rv uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kept = slices.DeleteFunc(s.kept, func(kept snapshot) bool { return kept.rv < rv })
+	for i := len(s.kept) - 1; i >= 0; i-- {
+		if s.kept[i].rv < rv {
+			s.removeLocked(i)
+		}
+	}
 	s.noteLocked()
 }
 
 // clear drops all states.
-func (s *snapshots) clear() {
+func (s *snapshots) clear() { s.shed(-1) }
+
+// close drops all states, and keeps no more.
+func (s *snapshots) close() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kept = nil
-	s.noteLocked()
+	s.closed = true
+	s.mu.Unlock()
+	s.clear()
 }
 
 // snapshot returns the state of now.
@@ -196,7 +354,7 @@ func (c *Cacher) snapshotAt(rv uint64, f *filter) (view, bool) {
 		rows.set(e.cur.suffix(), e.prev)
 	}
 	v := view{rows: rows, rv: rv, next: first}
-	c.kept.keep(v, now)
+	c.kept.keep(v, now, len(undo))
 	return v, true
 }
 
