@@ -2,10 +2,9 @@ package etcd3
 
 import (
 	"context"
-	"strconv"
 	"sync"
 
-	"google.golang.org/grpc/metadata"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // progressWatches are the watches that asked for progress, each on an etcd stream of
@@ -16,20 +15,12 @@ import (
 // come: it would be told that it has seen everything up to a revision of which it has
 // not seen all. Alone on its stream, a watch is created before the first request is
 // sent, and etcd does not answer one while the watch has events to catch up with.
+//
+// The stream is that of a clientv3.Watcher which the watch has for itself and closes at its end. On one that is shared, a request
+// about a watch whose stream etcd has ended would open another stream, which ends with its last watch: it has none.
 type progressWatches struct {
 	mu   sync.Mutex
-	last uint64                // guarded by mu
 	open map[*watcher]struct{} // guarded by mu
-}
-
-// stream returns metadata that no other watch has.
-func (p *progressWatches) stream(of metadata.MD) metadata.MD {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.last++
-	own := of.Copy()
-	own.Set("weir-watch", strconv.FormatUint(p.last, 10))
-	return own
 }
 
 func (p *progressWatches) add(w *watcher) {
@@ -57,13 +48,21 @@ func (p *progressWatches) list() []*watcher {
 	return watches
 }
 
+// ownWatcher returns a clientv3.Watcher of client that shares no stream with others.
+func ownWatcher(client *clientv3.Client) clientv3.Watcher {
+	if in, ok := client.Watcher.(*inProcessWatcher); ok {
+		return in.own()
+	}
+	return clientv3.NewWatcher(client)
+}
+
 // RequestWatchProgress implements storage.Interface.
 func (s *Store) RequestWatchProgress(ctx context.Context) error {
 	for _, w := range s.progress.list() {
 		if w.ctx.Err() != nil {
 			continue
 		}
-		if err := s.client.Watcher.RequestProgress(s.watchContext(ctx, w.stream)); err != nil {
+		if err := w.etcd.RequestProgress(s.watchContext(ctx)); err != nil && w.ctx.Err() == nil {
 			return s.fail(ctx, "", err)
 		}
 	}

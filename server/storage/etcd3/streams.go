@@ -1,6 +1,7 @@
 package etcd3
 
 import (
+	"errors"
 	"sync"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -8,7 +9,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
-	"go.etcd.io/etcd/server/v3/etcdserver/errors"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
 )
 
@@ -27,8 +28,64 @@ type streams struct {
 func newInProcessClient(server *etcdserver.EtcdServer) (*clientv3.Client, *streams) {
 	s := &streams{WatchServer: v3rpc.NewWatchServer(server)}
 	client := v3client.New(server)
-	client.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s), client)
+	client.Watcher = &inProcessWatcher{Watcher: s.watcher(client), client: client, streams: s, owned: map[*ownedWatcher]struct{}{}}
 	return client, s
+}
+
+// watcher returns a client of the streams.
+func (s *streams) watcher(client *clientv3.Client) clientv3.Watcher {
+	return clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s), client)
+}
+
+// inProcessWatcher is the Watcher of the client in process. Its Close closes also those that own has returned, as that of a
+// client elsewhere does by closing its connection.
+type inProcessWatcher struct {
+	clientv3.Watcher
+	client  *clientv3.Client
+	streams *streams
+
+	mu    sync.Mutex
+	owned map[*ownedWatcher]struct{} // guarded by mu; nil: closed
+}
+
+// ownedWatcher is a Watcher that shares no stream with others.
+type ownedWatcher struct {
+	clientv3.Watcher
+	of *inProcessWatcher
+}
+
+// own returns one.
+func (w *inProcessWatcher) own() clientv3.Watcher {
+	own := &ownedWatcher{w.streams.watcher(w.client), w}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.owned == nil {
+		_ = own.Watcher.Close()
+		return own
+	}
+	w.owned[own] = struct{}{}
+	return own
+}
+
+// Close implements clientv3.Watcher.
+func (o *ownedWatcher) Close() error {
+	o.of.mu.Lock()
+	delete(o.of.owned, o)
+	o.of.mu.Unlock()
+	return o.Watcher.Close()
+}
+
+// Close implements clientv3.Watcher.
+func (w *inProcessWatcher) Close() error {
+	w.mu.Lock()
+	owned := w.owned
+	w.owned = nil
+	w.mu.Unlock()
+	errs := []error{w.Watcher.Close()}
+	for own := range owned {
+		errs = append(errs, own.Watcher.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Watch implements etcdserverpb.WatchServer.
@@ -36,7 +93,7 @@ func (s *streams) Watch(stream etcdserverpb.Watch_WatchServer) error {
 	s.mu.Lock()
 	if s.ended {
 		s.mu.Unlock()
-		return errors.ErrStopped
+		return etcderrors.ErrStopped
 	}
 	s.open.Add(1)
 	s.mu.Unlock()

@@ -58,11 +58,8 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		rev:       int64(rv),
 	}
 	w.restored = s.health.restored()
-	w.stream = s.stream
-	if opts.Progress {
-		w.stream = s.progress.stream(s.stream)
-	}
-	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx, w.stream))
+	w.etcd = s.client.Watcher
+	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx))
 	if initial {
 		w.initial = &rows{prefix: key, next: key, limit: maxPage}
 		w.bookmark = opts.SendInitialEvents != nil && opts.Predicate.AllowWatchBookmarks
@@ -72,9 +69,9 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	return w, nil
 }
 
-// watchContext is the context of etcd's watch stream: those of equal metadata share one.
-func (s *Store) watchContext(ctx context.Context, stream metadata.MD) context.Context {
-	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, stream))
+// watchContext is the context of etcd's watch stream: those of equal metadata, and one clientv3.Watcher, share one.
+func (s *Store) watchContext(ctx context.Context) context.Context {
+	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, s.stream))
 }
 
 // watcher implements storage.Watcher. It has no goroutine of its own: Next reads the
@@ -87,7 +84,7 @@ type watcher struct {
 	all       bool // the predicate selects everything
 	progress  bool
 	bare      bool // see storage.ListOptions
-	stream    metadata.MD
+	etcd      clientv3.Watcher
 	ctx       context.Context
 	cancel    context.CancelFunc
 
@@ -164,10 +161,16 @@ func (w *watcher) open() {
 	if w.progress {
 		opts = append(opts, clientv3.WithProgressNotify())
 	}
-	w.events = w.store.client.Watcher.Watch(w.ctx, w.key, opts...)
+	if w.progress {
+		w.etcd = ownWatcher(w.store.client)
+	}
+	w.events = w.etcd.Watch(w.ctx, w.key, opts...)
 	if w.progress {
 		w.store.progress.add(w)
-		context.AfterFunc(w.ctx, func() { w.store.progress.remove(w) })
+		context.AfterFunc(w.ctx, func() {
+			w.store.progress.remove(w)
+			_ = w.etcd.Close() // it says how the stream ended
+		})
 	}
 }
 
