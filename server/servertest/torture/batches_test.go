@@ -234,3 +234,45 @@ func TestUpdateCreates(t *testing.T) {
 		t.Errorf("unknown: %+v, want both", got)
 	}
 }
+
+// TestExpiries: what only the end of a lease can have deleted, it has.
+func TestExpiries(t *testing.T) {
+	const second = int64(time.Second)
+	first, again, b := object{key: "a", value: "v1", rv: 11}, object{key: "a", value: "v2", rv: 13}, object{key: "b", value: "v", rv: 14}
+	write := func(o object, call int64) *operation {
+		return &operation{kind: create, object: object{key: o.key, value: o.value}, call: call, end: call + 5, got: o}
+	}
+	remove := &operation{kind: remove, object: object{key: "a"}, call: second, end: 9 * second, outcome: unknown}
+	ops := []*operation{write(first, 0), write(again, 2*second), write(b, 2*second), remove}
+	tests := []struct {
+		name  string
+		early bool  // the first deletion is before its time
+		rv    int64 // of the deletion of b; that of a is at 15
+		want  outcome
+	}{
+		{"the client may have done one of two", false, 16, unknown},
+		{"the client has done the first", true, 16, done},
+		{"it goes with another", false, 15, done},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			gone := 3 * second
+			if tc.early {
+				gone = second + second/2
+			}
+			h := &revisions{from: 10, batches: true, list: []revision{
+				{rv: 11, key: "a", now: &first, seen: 10}, {rv: 12, key: "a", before: &first, seen: gone},
+				{rv: 13, key: "a", now: &again, seen: 2*second + 10}, {rv: 14, key: "b", now: &b, seen: 2*second + 10},
+				{rv: 15, key: "a", before: &again, seen: 5 * second}, {rv: tc.rv, key: "b", before: &b, seen: 5 * second},
+			}}
+			got := expiries(ops, h, objectLife)
+			a := got["a"]
+			if len(a) == 0 || a[len(a)-1].outcome != tc.want || tc.early != (len(a) == 1) {
+				t.Errorf("got %v, want that the last is %s", a, tc.want)
+			}
+			if len(got["b"]) != 1 || got["b"][0].outcome != done {
+				t.Errorf("b, which no client deletes: %v, want done", got["b"])
+			}
+		})
+	}
+}

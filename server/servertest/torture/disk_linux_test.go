@@ -63,6 +63,7 @@ func TestMustMount(t *testing.T) {
 		{"root that a profile forbids it", root, syscall.EACCES, "true", false},
 		{"root that a filter forbids it", root, syscall.EPERM, "1", false},
 		{"root of a container", container, syscall.EPERM, "true", false},
+		{"root of a container that has nothing to mount", container, syscall.ENODEV, "true", false},
 		{"nothing is known", "", syscall.ENOMEM, "true", false},
 	} {
 		if got := mustMount([]byte(tc.status), tc.err, tc.ci); got != tc.want {

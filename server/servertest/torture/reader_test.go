@@ -15,6 +15,8 @@ type reader struct {
 	lister
 	// told is the highest revision that each server has answered a list of any age with.
 	told sightings
+	// turn says which kind of reads is next, so that each has its share also where there are few.
+	turn int
 }
 
 // sightings are revisions by server.
@@ -38,6 +40,9 @@ func (r *reader) work(ctx context.Context) {
 	}
 }
 
+// aheadOf is by how much a revision that is asked for may be of the future: one that others write soon.
+const aheadOf = 3
+
 // read makes one request, or those of a list in pages.
 func (r *reader) read(ctx context.Context) error {
 	s := selector{}
@@ -47,33 +52,36 @@ func (r *reader) read(ctx context.Context) error {
 	case 2:
 		s.name = steadyKey
 	}
-	switch r.random.IntN(8) {
-	case 0, 1:
+	r.turn++
+	switch r.turn % len(readKinds) {
+	case 0:
 		return r.list(ctx, s, anyAge, 0)
-	case 2:
-		return r.list(ctx, s, atLeast, r.revision(3))
-	case 3, 4:
+	case 1:
 		return r.list(ctx, s, exactly, r.revision(0))
-	case 5:
+	case 2:
+		return r.list(ctx, s, atLeast, r.revision(aheadOf))
+	case 3:
 		return r.pages(ctx, s, 2+r.random.IntN(15), r.revision(0))
-	case 6:
+	case 4:
 		return r.get(ctx, 0)
 	default:
-		return r.get(ctx, r.revision(3))
+		return r.get(ctx, r.revision(aheadOf))
 	}
 }
 
-// revision chooses one since the run began, mostly one of the latest. Up to ahead it may be above all that are known.
+// revision chooses one since the run began, mostly one of the latest. Often it is up to ahead above all that are known,
+// so that the server must wait for it.
 func (r *reader) revision(ahead int64) int64 {
 	first, last := r.run.recorder.from, r.run.operations.floor.Load()
 	last = max(first, last)
+	if ahead > 0 && r.random.IntN(3) == 0 {
+		return last + 1 + r.random.Int64N(ahead)
+	}
 	switch r.random.IntN(8) {
 	case 0, 1:
 		return first + r.random.Int64N(last-first+1)
 	case 2, 3:
 		return last
-	case 4:
-		return last + r.random.Int64N(ahead+1)
 	default:
 		return max(first, last-r.random.Int64N(32))
 	}
@@ -164,7 +172,7 @@ func (r *reader) get(ctx context.Context, least int64) error {
 
 // newReader returns one that begins at server i.
 func (r *run) newReader(i int) *reader {
-	return &reader{lister: lister{client: r.client(i), run: r, random: r.source("reader", i), pause: 40 * time.Millisecond}, told: sightings{}}
+	return &reader{lister: lister{client: r.client(i), run: r, random: r.source("reader", i), pause: 30 * time.Millisecond}, told: sightings{}, turn: i * len(readKinds) / 2}
 }
 
 // pick chooses one of the keys that are written now.

@@ -97,6 +97,8 @@ type run struct {
 	end   atomic.Int64
 	count atomic.Int64 // of faults
 	peak  atomic.Int64 // memory in MiB
+	// written is how many bytes the acknowledged writes have had beside the rest.
+	written atomic.Int64
 	// compacted is up to where the faults have dropped etcd's history, aged up to where the servers have.
 	compacted atomic.Int64
 	aged      int64

@@ -163,10 +163,7 @@ func (v *validator) count() {
 // resume forgives what a break may cost: a revision is all that a watch resumes from, so that who breaks off between
 // the events of one does not get the rest. Those before the last that came are not among them.
 func (v *validator) resume() {
-	if v.next == 0 || !v.came[v.want[v.next-1].place()] || v.want[v.next-1].rv != v.last {
-		return
-	}
-	from := v.next
+	from := v.next // with the revision last only where an event of it has come: a bookmark goes on behind all of them
 	for v.next < len(v.want) && v.want[v.next].rv == v.last {
 		v.next++
 	}

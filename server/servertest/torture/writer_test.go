@@ -152,6 +152,9 @@ func (w *writer) do(op *operation) {
 	op.judge(code, &answer, err)
 	w.run.answers.add(server, op.kind.String(), code, &answer, err)
 	if op.outcome == done && op.kind != remove {
+		if op.acknowledged() {
+			w.run.written.Add(int64(len(pad)))
+		}
 		w.run.board.heard(op.got)
 	}
 	w.run.operations.add(op)
