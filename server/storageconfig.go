@@ -67,7 +67,7 @@ type StorageConfig struct {
 	// freed. Default DefaultWatchCacheIdleTimeout.
 	WatchCacheIdleTimeout time.Duration
 	// ConsistencyCheckInterval is the time between comparisons of each cache with etcd. By default it is
-	// DefaultConsistencyCheckInterval, or where that is longer 200 times what the last comparison took, up to five minutes.
+	// DefaultConsistencyCheckInterval, or where that is longer 200 times what the last comparison took, up to five minutes, and five minutes while nothing is written.
 	ConsistencyCheckInterval time.Duration
 	// checksGiveWay: ConsistencyCheckInterval was not given.
 	checksGiveWay bool

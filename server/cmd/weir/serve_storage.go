@@ -54,7 +54,7 @@ func addStorageFlags(flags *pflag.FlagSet, config *server.StorageConfig) *storag
 		{"etcd-count-metric-poll-period", "how often the objects of each resource are counted for metrics; 0: never", &config.CountPollPeriod, server.DefaultCountPollPeriod},
 		{"event-ttl", "how long an Event is kept after its last write; 0: for ever", &config.EventTTL, server.DefaultEventTTL},
 		{"watch-cache-idle-timeout", "after how long without any use a resource's cache is stopped and its memory freed; 0: never", &config.WatchCacheIdleTimeout, server.DefaultWatchCacheIdleTimeout},
-		{checkFlag, "time between comparisons of each cache with etcd, byte by byte, left out while nothing is written; not given: at least this, and 200 times what the last one took, up to 5 minutes; 0: never", &config.ConsistencyCheckInterval, server.DefaultConsistencyCheckInterval},
+		{checkFlag, "time between comparisons of each cache with etcd, byte by byte, fewer while nothing is written; not given: at least this, and 200 times what the last one took, up to 5 minutes; 0: never", &config.ConsistencyCheckInterval, server.DefaultConsistencyCheckInterval},
 	} {
 		flags.DurationVar(d.to, d.name, d.standard, d.usage)
 		f.never[d.name] = d.to

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -19,18 +20,35 @@ var ErrInconsistent = errors.New("cache differs from its storage")
 // maxDifferences bounds what the error of a Check lists.
 const maxDifferences = 10
 
-// Check compares the cache, which it starts, with the storage at one revision, every byte. It returns nil
+const (
+	// attrsShare is in how many comparisons labels and fields of all rows are read from their bytes again, each in its
+	// turn, as it takes half as long as all else.
+	attrsShare = 8
+	// fewRows is how many rows are so few that each comparison reads all again.
+	fewRows = 1000
+)
+
+// comparison is one of the cache with its storage.
+type comparison struct {
+	cached tree
+	attrs  storage.AttrFunc
+	// seen counts rows. Those are read again of which the number is turn, modulo of.
+	seen, turn, of int
+}
+
+// Check compares the cache, which it starts, with the storage at one revision, every byte, and what selectors and
+// indexes see of the rows with these bytes. It returns nil
 // when they are equal, an error that wraps ErrInconsistent and names keys when they are
 // not, and any other error when they could not be compared.
 func (c *Cacher) Check(ctx context.Context) error {
 	c.usage.hold()
 	defer c.usage.release()
-	return c.checked(ctx)
+	return c.checked(ctx, comparison{of: 1})
 }
 
 // checked is a counted comparison. The cache must not be stopped as idle meanwhile.
-func (c *Cacher) checked(ctx context.Context) error {
-	err := c.check(ctx)
+func (c *Cacher) checked(ctx context.Context, with comparison) error {
+	err := c.check(ctx, with)
 	switch {
 	case err == nil:
 		c.metrics.checkSuccess.Inc()
@@ -42,7 +60,7 @@ func (c *Cacher) checked(ctx context.Context) error {
 	return err
 }
 
-func (c *Cacher) check(ctx context.Context) error {
+func (c *Cacher) check(ctx context.Context, with comparison) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
@@ -50,6 +68,10 @@ func (c *Cacher) check(ctx context.Context) error {
 		return fmt.Errorf("cacher: check: %w", err)
 	}
 	v := c.snapshot()
+	with.cached, with.attrs = v.rows, c.config.GetAttrs
+	if v.rows.Len() < fewRows {
+		with.turn, with.of = 0, 1
+	}
 	opts := storage.ListOptions{
 		Recursive:            true,
 		ResourceVersion:      storage.FormatResourceVersion(v.rv),
@@ -68,7 +90,7 @@ func (c *Cacher) check(ctx context.Context) error {
 		if page.Continue != "" && len(page.Rows) > 0 {
 			end, _ = c.suffix(page.Rows[len(page.Rows)-1].Key, false)
 		}
-		differences = append(differences, c.compare(v.rows, from, end, page.Rows)...)
+		differences = append(differences, with.compare(from, end, page.Rows)...)
 		if page.Continue == "" || len(differences) >= maxDifferences {
 			break
 		}
@@ -90,17 +112,22 @@ func (c *Cacher) check(ctx context.Context) error {
 // that found no difference. Then one is made nevertheless: a row may have been written to in memory.
 const idleChecks = 10
 
-// longestCheckPause is how far comparisons are apart that take long, or are left out.
+// longestCheckPause is how far comparisons are apart that take long, or are left out, but for a longer CheckInterval.
 const longestCheckPause = 5 * time.Minute
 
-// checkPause returns the time until the next comparison when the last took so long, and left have been left out since.
-func (c *Cacher) checkPause(took time.Duration, left int) time.Duration {
+// checkPause returns the time until the next comparison when the last took so long, so many have been left out since
+// then, and it is so long ago.
+func (c *Cacher) checkPause(took time.Duration, left int, ago time.Duration) time.Duration {
 	pause := c.config.CheckInterval
 	if c.config.CheckShare > 0 {
 		wanted := max(time.Duration(float64(took)/c.config.CheckShare), pause<<min(left, idleChecks))
 		pause = max(pause, min(wanted, longestCheckPause))
 	}
-	return pause/2 + rand.N(pause)
+	pause = pause/2 + rand.N(pause)
+	if rest := longestCheckPause - ago; rest > 0 && c.config.CheckInterval < longestCheckPause {
+		pause = min(pause, rest)
+	}
+	return pause
 }
 
 // checkNowAndThen compares the cache with its storage until ctx is done, and has it filled again when they differ.
@@ -110,28 +137,42 @@ func (c *Cacher) checkNowAndThen(ctx context.Context) {
 	}
 	var equalAt uint64
 	var took time.Duration
-	for left := 0; c.pause(ctx, c.checkPause(took, left)); {
+	last := c.config.Clock.Now()
+	failed := false
+	for turn, left := 0, 0; c.pause(ctx, c.checkPause(took, left, c.config.Clock.Since(last))); {
 		if !c.fresh() {
 			continue
 		}
-		rv, err := c.currentRevision(ctx)
-		if err == nil && rv == equalAt && left < idleChecks {
+		rv, rvErr := c.currentRevision(ctx)
+		if rvErr == nil && rv == equalAt && left < idleChecks && c.config.Clock.Since(last) < longestCheckPause {
 			left++
 			continue
 		}
 		equalAt, left = 0, 0
 		started := c.config.Clock.Now()
-		failed := c.checked(ctx) // within a start of the cache, which a stop waits for
-		took = c.config.Clock.Since(started)
-		switch {
-		case ctx.Err() != nil:
+		err := c.checked(ctx, comparison{turn: turn % attrsShare, of: attrsShare}) // within a start of the cache, which a stop waits for
+		if ctx.Err() != nil {
 			return
-		case failed == nil && err == nil:
+		}
+		if !errors.Is(err, errStale) { // else only the cache was waited for
+			took = c.config.Clock.Since(started)
+		}
+		if err != nil && !errors.Is(err, ErrInconsistent) {
+			level := slog.LevelInfo
+			if failed {
+				level = slog.LevelDebug // it has been said
+			}
+			c.config.Logger.Log(ctx, level, "watch cache could not be compared with its storage", "resource", c.config.Resource.String(), "err", err)
+			failed = true
+			continue
+		}
+		failed, last = false, c.config.Clock.Now()
+		turn++
+		switch {
+		case err != nil:
+			c.distrust(err)
+		case rvErr == nil:
 			equalAt = rv
-		case errors.Is(failed, ErrInconsistent):
-			c.distrust(failed)
-		case failed != nil:
-			c.config.Logger.Debug("watch cache could not be compared with its storage", "resource", c.config.Resource.String(), "err", failed)
 		}
 	}
 }
@@ -180,9 +221,9 @@ func (c *Cacher) compareIndexes() (differences []error) {
 }
 
 // compare returns how the cached rows from from up to end, or with "" all, differ from rows.
-func (c *Cacher) compare(cached tree, from, end string, rows []storage.Row) (differences []error) {
+func (c *comparison) compare(from, end string, rows []storage.Row) (differences []error) {
 	next := 0
-	cached.ascend("", from, func(el *element) bool {
+	c.cached.ascend("", from, func(el *element) bool {
 		if end != "" && el.suffix() > end {
 			return false
 		}
@@ -190,6 +231,7 @@ func (c *Cacher) compare(cached tree, from, end string, rows []storage.Row) (dif
 			differences = append(differences, fmt.Errorf("key %q is not cached", rows[next].Key))
 			next++
 		}
+		c.seen++
 		switch {
 		case next == len(rows) || rows[next].Key != el.row.Key:
 			differences = append(differences, fmt.Errorf("key %q is not stored", el.row.Key))
@@ -198,6 +240,8 @@ func (c *Cacher) compare(cached tree, from, end string, rows []storage.Row) (dif
 			differences = append(differences, fmt.Errorf("key %q is cached at revision %d, stored at %d", el.row.Key, el.row.ResourceVersion, rows[next].ResourceVersion))
 		case !bytes.Equal(rows[next].Value, el.row.Value):
 			differences = append(differences, fmt.Errorf("key %q is cached with other bytes than stored", el.row.Key))
+		case c.seen%c.of == c.turn && !el.has(c.attrs(el.row.Value)):
+			differences = append(differences, fmt.Errorf("key %q is cached with other labels or fields than it has", el.row.Key))
 		}
 		next++
 		return true

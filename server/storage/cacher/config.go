@@ -67,8 +67,8 @@ type Config struct {
 	// CheckInterval is the time between comparisons with the storage, give or take a half; 0 makes none.
 	CheckInterval time.Duration
 	// CheckShare is the part of the time that comparisons may take: where the last one took so long that CheckInterval
-	// is too short for it, the next comes later, and where nothing is written they come ever later; but not later than
-	// in five minutes. 0 bounds nothing.
+	// is too short for it, the next comes later, and where nothing is written it comes later too; but not later than
+	// five minutes after the last, unless CheckInterval is longer than that. 0 bounds nothing.
 	CheckShare float64
 	// OnInconsistent is told of a difference that a comparison has found, after the cache has begun to be
 	// filled again. It must not wait; nil is not told.

@@ -79,6 +79,30 @@ func newElement(row storage.Row, base int, l labels.Set, f fields.Set) *element 
 	return el
 }
 
+// has reports whether an element has these labels and fields; with an error it must be as one that has none.
+func (el *element) has(l labels.Set, f fields.Set, err error) bool {
+	if err != nil {
+		return len(el.pairs) == 0 && el.keyName && el.keyNamespace
+	}
+	for name, value := range l {
+		if has, ok := el.label(name); !ok || has != value {
+			return false
+		}
+	}
+	for name, value := range f {
+		if has, ok := el.field(name); !ok || has != value {
+			return false
+		}
+	}
+	fieldsThere := len(el.pairs) - int(el.labels)
+	for _, fromKey := range []bool{el.keyName, el.keyNamespace} {
+		if fromKey {
+			fieldsThere++
+		}
+	}
+	return len(l) == int(el.labels) && len(f) == fieldsThere
+}
+
 // suffix is the key without the cache's prefix: [namespace/]name.
 func (el *element) suffix() string { return el.row.Key[el.base:] }
 
