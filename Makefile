@@ -12,7 +12,7 @@ RACE     := ./host/... ./policies/cel ./server ./server/admission/... ./server/a
             ./server/endpoints ./server/extension/... ./server/filters ./server/h2 ./server/loader ./server/recording ./server/registry ./server/storage/...
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden admission-golden bench hammer bench-policy bench-peer torture check generate tidy format lint vet clean-status
+.PHONY: help run demo build test toolchains race swaps bench-host matrix-golden admission-golden bench hammer bench-policy bench-storage bench-peer torture check generate tidy format lint vet clean-status
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,14 @@ hammer: ## replace a policy of each engine 1,000 times under eight writers, with
 
 bench-policy: ## twenty rules on a Deployment, from bytes to verdict, beside cel-go on maps and kube-apiserver's evaluator
 	$(GO) test -run '^$$' -bench '^BenchmarkPolicy$$' -benchmem ./policies/cel
+
+bench-storage: ## a cache of PODS="10000 150000" objects: upstream's three benchmarks beside upstream's cacher, and fan-out; BENCHTIME=1s
+	for pods in $(or $(PODS),10000 150000); do \
+		$(GO) test -run '^$$' -bench '^BenchmarkStore' -benchmem -benchtime $(or $(BENCHTIME),1s) -timeout 0 \
+			./server/storage/storagetest/upstream -upstream.pods $$pods -upstream.nodes $$((pods > 15000 ? pods / 30 : 500)) || exit; \
+		$(GO) test -run '^$$' -bench "^BenchmarkFanOut$$/^objects=$$pods$$/" -benchmem -benchtime $(or $(BENCHTIME),1s) -timeout 0 \
+			./server/storage/cacher || exit; \
+	done
 
 bench-peer: ## measure beside kube-apiserver, which is built from its modules the first time; ARGS="-rounds 3" and so on
 	$(GO) run ./server/servertest/peer $(ARGS)

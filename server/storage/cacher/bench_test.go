@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -205,46 +206,56 @@ func BenchmarkFanOut(b *testing.B) {
 			concerns: func(int) int { return 1 },
 		},
 	}
-	for _, tc := range tests {
-		for i, watchers := range []int{1, 1, 100, 100, 1000, 1000, 10000, 10000} {
-			taking := i%2 == 1
-			b.Run(fmt.Sprintf("%s/watchers=%d/taking=%t", tc.name, watchers, taking), func(b *testing.B) {
-				c, store := benchCacher(b, 1)
-				ctx, cancel := context.WithCancel(b.Context())
-				var running, delivered sync.WaitGroup
-				for i := range watchers {
-					w := mustWatch(b, c, testPrefix, selecting(b, rvString(c.Progress()), "", tc.selector(i)))
-					if taking {
-						w.(storage.Offerer).Offer(func(events []storage.Event) (taken bool, later func()) {
-							delivered.Add(-len(events))
-							return true, nil
-						})
-					}
-					running.Go(func() {
-						for {
-							events, err := w.Next(ctx)
-							if err != nil {
-								return
-							}
-							delivered.Add(-len(events))
-						}
+	for _, n := range append([]int{1}, benchSizes()...) {
+		b.Run(fmt.Sprintf("objects=%d", n), func(b *testing.B) {
+			c, store := benchCacher(b, n)
+			for _, tc := range tests {
+				for i, watchers := range []int{1, 1, 100, 100, 1000, 1000, 10000, 10000} {
+					taking := i%2 == 1
+					b.Run(fmt.Sprintf("%s/watchers=%d/taking=%t", tc.name, watchers, taking), func(b *testing.B) {
+						// What was written before need not stay in memory.
+						store.do(func() { store.log, store.epochErr = nil, io.EOF; store.epoch++ })
+						fanOut(b, c, store, watchers, tc.concerns(watchers), taking, tc.selector)
 					})
 				}
-				runtime.Gosched()
-				concerned := tc.concerns(watchers)
-				_, value := benchPod(0)
-				b.ReportAllocs()
-				for b.Loop() {
-					delivered.Add(concerned)
-					store.do(func() { store.putLocked(podKey("ns0", "pod0"), value) })
-					delivered.Wait()
-				}
-				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(concerned), "ns/delivery")
-				cancel()
-				running.Wait()
+			}
+		})
+	}
+}
+
+// fanOut writes to one object, and waits each time until all of the watchers that are concerned have the event.
+func fanOut(b *testing.B, c *Cacher, store *fake, watchers, concerned int, taking bool, selector func(i int) string) {
+	ctx, cancel := context.WithCancel(b.Context())
+	var running, delivered sync.WaitGroup
+	for i := range watchers {
+		w := mustWatch(b, c, testPrefix, selecting(b, rvString(c.Progress()), "", selector(i)))
+		if taking {
+			w.(storage.Offerer).Offer(func(events []storage.Event) (taken bool, later func()) {
+				delivered.Add(-len(events))
+				return true, nil
 			})
 		}
+		running.Go(func() {
+			for {
+				events, err := w.Next(ctx)
+				if err != nil {
+					return
+				}
+				delivered.Add(-len(events))
+			}
+		})
 	}
+	runtime.Gosched()
+	key, value := benchPod(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		delivered.Add(concerned)
+		store.do(func() { store.putLocked(key, value) })
+		delivered.Wait()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(concerned), "ns/delivery")
+	cancel()
+	running.Wait()
 }
 
 // BenchmarkIndexBuild is the cost of an index, and what it takes on the heap.
