@@ -40,17 +40,19 @@ func (r *run) newStalled() (out []*watcher) {
 // little is written.
 const ballast = 30
 
-// prove notes that a stalled watcher was held within the initial events, or in the past: the server had more of them
-// than the connection takes in.
+// prove notes, with the first connection, that a stalled watcher was held within the initial events, or in the past: the
+// server had more of them than the connection takes in, or the connection was over before their end. it is the latest
+// item, nil for the end of the connection.
 func (w *watcher) prove(it *item, bytes int64) {
-	if w.proved || bytes < 2*smallBuffer {
+	if w.proved || w.breaks > 0 || w.taken == 0 || it != nil && bytes < 2*smallBuffer {
 		return
 	}
+	over := it == nil
 	switch {
-	case w.initial && it.initialEnd:
+	case w.initial && (over && w.last == 0 || !over && it.initialEnd):
 		w.proved = true
 		w.run.note(stalledInitial)
-	case len(w.segments) == 1 && w.segments[0].from == w.run.recorder.from && !it.bookmark && it.rv <= w.run.admitted:
+	case w.past && (over && w.last < w.run.admitted || !over && !it.bookmark && it.rv <= w.run.admitted):
 		w.proved = true
 		w.run.note(stalledPast)
 	}

@@ -101,8 +101,7 @@ func (w *watcher) begin(ctx context.Context) (*segment, error) {
 	if w.initial {
 		return &segment{}, nil
 	}
-	if w.past {
-		w.past = false // later it lists, as what it was told is too old
+	if w.past && w.breaks == 0 { // later it lists, as what it was told is too old
 		w.last = w.run.recorder.from
 		return &segment{from: w.last}, nil
 	}
@@ -173,7 +172,11 @@ func (w *watcher) once(ctx context.Context, g *segment) error {
 			return ctx.Err()
 		}
 	}
-	return w.read(ctx, g, resp.Body, server)
+	err = w.read(ctx, g, resp.Body, server)
+	if w.stalled != nil && !w.left {
+		w.prove(nil, 0)
+	}
+	return err
 }
 
 // read takes the events of one connection.
@@ -214,8 +217,9 @@ func (w *watcher) read(ctx context.Context, g *segment, body io.Reader, server s
 			w.arrivals = append(w.arrivals, arrival{it.rv, w.run.now()})
 		}
 		if w.stalled != nil {
+			w.taken++
 			w.prove(&it, events.InputOffset())
-			if w.taken++; w.leaves && w.taken >= fewEvents && w.last > 0 {
+			if w.leaves && w.taken >= fewEvents && w.last > 0 {
 				w.left = true
 				return nil
 			}
