@@ -49,7 +49,7 @@ type adapter struct {
 	lean bool
 	// attributes is the storage.AttrFunc of a cacher; nil means attrs.
 	attributes storage.AttrFunc
-	// compacted is the revision that was compacted last.
+	// compacted is the revision that the fixture has compacted last.
 	compacted atomic.Int64
 
 	mu     sync.Mutex

@@ -144,7 +144,8 @@ func (f *fixture) validate(ctx context.Context, t *testing.T, key string) {
 	}
 }
 
-// calls checks how many requests a list took, and how many rows were read.
+// calls checks how many requests a list took, and how many rows were read. From a cacher's memory it takes none; those
+// that are seen are of the cacher itself.
 func (f *fixture) calls(t *testing.T, pageSize, rows uint64) {
 	t.Helper()
 	if f.cacher != nil {
@@ -167,7 +168,8 @@ func (f *fixture) calls(t *testing.T, pageSize, rows uint64) {
 	}
 }
 
-// compact drops the history before a revision from etcd and from the cache.
+// compact drops the history before a revision from etcd and from the cache. A server does not tell its caches: the suite
+// wants what is compacted to be refused, and they would go on with what they remember; see server.TestCompactedPast.
 func (f *fixture) compact(ctx context.Context, t *testing.T, resourceVersion string) {
 	t.Helper()
 	rv := parse(resourceVersion)
