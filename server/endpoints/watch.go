@@ -65,15 +65,17 @@ func (s *server) watch(w http.ResponseWriter, req *http.Request, sc *scope, opts
 
 // sendEvents sends events until there are no more, the time is up or the client is gone. Its error is for the client.
 func sendEvents(ctx context.Context, cursor rest.Watch, frames *frames, out stream) error {
-	if offerer, ok := cursor.(rest.Offerer); ok && frames.cheap() && out.offers() {
-		offerer.Offer(func(events []rest.Event) (taken bool, later func()) {
-			defer frames.forget()
-			chunks, err := frames.encode(ctx, events)
-			if err != nil {
-				return false, nil // comes again below
-			}
-			return out.offer(chunks)
-		})
+	if offerer, ok := cursor.(rest.Offerer); ok && frames.cheap() {
+		if connection, ok := out.offers(); ok {
+			offerer.Offer(func(events []rest.Event) (taken bool, later func()) {
+				defer frames.forget()
+				chunks, err := frames.encode(ctx, events)
+				if err != nil {
+					return false, nil // comes again below
+				}
+				return out.offer(chunks)
+			}, connection)
+		}
 	}
 	for {
 		events, err := cursor.Next(ctx)

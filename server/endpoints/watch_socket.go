@@ -113,7 +113,7 @@ func (s *socketStream) write(chunks [][]byte, _ bool) {
 
 func (s *socketStream) flush() bool { return s.err == nil }
 
-func (s *socketStream) offers() bool { return false }
+func (s *socketStream) offers() (connection uint64, ok bool) { return 0, false }
 
 func (s *socketStream) offer([][]byte) (taken bool, later func()) { return false, nil }
 

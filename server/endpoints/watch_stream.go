@@ -14,8 +14,8 @@ type stream interface {
 	write(chunks [][]byte, last bool)
 	// flush sends what was written. It reports whether the client still listens.
 	flush() bool
-	// offers reports whether offer may take something.
-	offers() bool
+	// offers reports whether offer may take something, and the number of the connection.
+	offers() (connection uint64, ok bool)
 	// offer is write and flush where there is nothing to wait for; where there is, it takes nothing. later is as that of
 	// rest.Take. Another goroutine may call it while nothing else is done with the stream.
 	offer(chunks [][]byte) (taken bool, later func())
@@ -63,6 +63,8 @@ type chunkWriter interface {
 	// OfferChunks is WriteChunks with flush, or does nothing where that would wait. later is as that of rest.Take. To offer
 	// nothing asks whether anything may be taken.
 	OfferChunks(chunks [][]byte) (taken bool, later func())
+	// Connection is the number of the connection.
+	Connection() uint64
 }
 
 // direct returns the chunkWriter below w, whose answer must have begun by w: those that wrap it have seen that. It is
@@ -132,12 +134,12 @@ func (s *plainStream) flush() bool {
 	return s.err == nil
 }
 
-func (s *plainStream) offers() bool {
+func (s *plainStream) offers() (connection uint64, ok bool) {
 	if s.direct == nil {
-		return false
+		return 0, false
 	}
 	taken, _ := s.direct.OfferChunks(nil)
-	return taken
+	return s.direct.Connection(), taken
 }
 
 func (s *plainStream) offer(chunks [][]byte) (taken bool, later func()) {

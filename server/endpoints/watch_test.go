@@ -191,7 +191,7 @@ type offering struct {
 	take   rest.Take
 }
 
-func (o *offering) Offer(take rest.Take) { o.take = take }
+func (o *offering) Offer(take rest.Take, _ uint64) { o.take = take }
 
 func (o *offering) Stop() {}
 

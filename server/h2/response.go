@@ -47,6 +47,8 @@ type ChunkWriter interface {
 	// just now, does it. Neither waits for the client. The handler may not use the answer at the same time. To offer
 	// nothing asks whether anything may be taken.
 	OfferChunks(chunks [][]byte) (taken bool, later func())
+	// Connection is the number of the connection: of no other of the process.
+	Connection() uint64
 }
 
 var (
@@ -214,6 +216,9 @@ func (w *response) WriteChunks(chunks [][]byte, flush bool) error {
 	}
 	return err
 }
+
+// Connection implements ChunkWriter.
+func (w *response) Connection() uint64 { return w.stream.conn.number }
 
 // OfferChunks implements ChunkWriter.
 func (w *response) OfferChunks(chunks [][]byte) (taken bool, later func()) {

@@ -56,7 +56,7 @@ func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
 }
 
 // Offer implements rest.Offerer. Where the storage cannot, take is never called.
-func (w *watch) Offer(take rest.Take) {
+func (w *watch) Offer(take rest.Take, group uint64) {
 	events, ok := w.events.(storage.Offerer)
 	if !ok {
 		return
@@ -68,7 +68,7 @@ func (w *watch) Offer(take rest.Take) {
 		}
 		defer w.forget()
 		return take(out)
-	})
+	}, group)
 }
 
 // maxKeptEvents is how much memory for events a watch that waits keeps.

@@ -50,8 +50,9 @@ type Watch interface {
 // Offerer is a Watch whose events can come without waking the goroutine that waits for them.
 type Offerer interface {
 	Watch
-	// Offer has events that come while Next waits given to take. It is called before Next, once.
-	Offer(take Take)
+	// Offer has events that come while Next waits given to take. It is called before Next, once. For group see
+	// storage.Offerer.
+	Offer(take Take, group uint64)
 }
 
 // Take takes events in the place of a Next that waits, see storage.Take.

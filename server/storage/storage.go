@@ -183,8 +183,9 @@ type Watcher interface {
 // Offerer is a Watcher that can do without waking, for each event, the goroutine that waits for it.
 type Offerer interface {
 	Watcher
-	// Offer has events that come while Next waits given to take. It is called before Next, once.
-	Offer(take Take)
+	// Offer has events that come while Next waits given to take. It is called before Next, once. The takers of a group, such
+	// as those of one connection, are given an event one after the other: what they share is in the processor's cache then.
+	Offer(take Take, group uint64)
 }
 
 // Take takes events, valid until it returns, in the place of a Next that waits. Another goroutine calls it, for many

@@ -233,7 +233,7 @@ func fanOut(b *testing.B, c *Cacher, store *fake, watchers, concerned int, takin
 			w.(storage.Offerer).Offer(func(events []storage.Event) (taken bool, later func()) {
 				delivered.Add(-len(events))
 				return true, nil
-			})
+			}, uint64(i/50))
 		}
 		running.Go(func() {
 			for {

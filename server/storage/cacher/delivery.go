@@ -15,8 +15,9 @@ const (
 	manyTakers = 8
 	// takersBetween is how many takers are given events before what is left to do for them is done.
 	takersBetween = 1024
-	// bytesBetween is how many bytes they are given before that: it waits in memory.
-	bytesBetween = 8 << 20
+	// bytesBetween is how many bytes they are given before that, in whole groups: while it waits it is in the processor's
+	// cache.
+	bytesBetween = 256 << 10
 	// laterShare is how much of what is left to do is worth a goroutine.
 	laterShare = 4
 )
@@ -94,14 +95,14 @@ func (c *Cacher) deliver(ctx context.Context) {
 		for _, v := range visits {
 			takers = c.hub.takers(v.topic, takers[:0])
 			more := false
-			for _, w := range takers {
+			for i, w := range takers {
 				given := w.deliver(v.first)
 				if given.later != nil {
 					later = append(later, given.later)
 				}
 				more = more || given.more
 				visited, bytes = visited+1, bytes+given.bytes
-				if visited >= takersBetween || bytes >= bytesBetween {
+				if ends := i+1 == len(takers) || takers[i+1].group != w.group; ends && bytes >= bytesBetween || visited >= takersBetween {
 					later = c.doAll(later)
 					visited, bytes = 0, 0
 				}
@@ -148,14 +149,14 @@ func (c *Cacher) contain(do func()) (returned bool) {
 }
 
 // Offer implements storage.Offerer. A watcher whose selector is much work does it itself.
-func (w *watcher) Offer(take storage.Take) {
+func (w *watcher) Offer(take storage.Take, group uint64) {
 	if !w.filter.quick() {
 		return
 	}
 	w.mu.Lock() // until it waits
 	w.take = take
 	w.roused = make(chan struct{}, 1)
-	w.cacher.hub.offer(w)
+	w.cacher.hub.offer(w, group)
 }
 
 // rouse makes a taker look at the ring itself: not all that was there for it has been given to it.

@@ -46,7 +46,7 @@ func newTaker(t *testing.T, c *Cacher, key string, opts storage.ListOptions) *ta
 			k.took = append(k.took, describe(e))
 		}
 		return true, k.later
-	})
+	}, 0)
 	return k
 }
 

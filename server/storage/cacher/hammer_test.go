@@ -255,7 +255,7 @@ func followTaking(ctx context.Context, watcher storage.Watcher, see func([]stora
 		}
 		take(events)
 		return true, [...]func(){nil, func() {}}[rand.IntN(2)]
-	})
+	}, rand.Uint64N(3))
 	for {
 		events, err := w.Next(ctx)
 		switch {

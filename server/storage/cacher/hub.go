@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -37,7 +38,7 @@ type topic struct {
 	// that of the last but one or later. before is stored first.
 	before, latest atomic.Uint64
 
-	// takers are the watchers that take events. guarded by hub.mu
+	// takers are the watchers that take events, by their groups. guarded by hub.mu
 	takers []*watcher
 	// many says that the takers are given events by delivery, and wait for the signal only where they did before. Once
 	// it is so it stays.
@@ -107,12 +108,12 @@ func (h *hub) leave(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
-	if w.place > 0 {
-		last := len(t.takers) - 1
-		moved := t.takers[last]
-		t.takers[w.place-1], moved.place = moved, w.place
-		t.takers[last], w.place = nil, 0
-		t.takers = t.takers[:last]
+	if w.offered {
+		w.offered = false
+		if i := slices.Index(t.takers[t.place(w.group):], w); i >= 0 {
+			i += t.place(w.group)
+			t.takers = slices.Delete(t.takers, i, i+1)
+		}
 	}
 	if t.watchers--; t.watchers == 0 {
 		delete(h.topics, t.key)
@@ -123,15 +124,21 @@ func (h *hub) leave(w *watcher) {
 }
 
 // offer makes w one of the takers of its topic.
-func (h *hub) offer(w *watcher) {
+func (h *hub) offer(w *watcher, group uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
-	t.takers = append(t.takers, w)
-	w.place = len(t.takers)
+	w.offered, w.group = true, group
+	t.takers = slices.Insert(t.takers, t.place(group), w)
 	if len(t.takers) >= manyTakers {
 		t.many.Store(true)
 	}
+}
+
+// place is where the takers of a group begin.
+func (t *topic) place(group uint64) int {
+	i, _ := slices.BinarySearchFunc(t.takers, group, func(w *watcher, group uint64) int { return cmp.Compare(w.group, group) })
+	return i
 }
 
 // takers appends the takers of a topic.

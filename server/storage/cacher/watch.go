@@ -205,8 +205,9 @@ type watcher struct {
 	missed atomic.Bool
 	// waitsOn is what a taker waits for when it is not given events.
 	waitsOn *generation
-	// place is where it is among the takers of its topic, from 1. guarded by mu of the hub
-	place int
+	// offered says that it is one of the takers of its topic, which are ordered by group. guarded by mu of the hub
+	offered bool
+	group   uint64
 }
 
 // clockTimer is the part of a clock's timer that is used.
