@@ -13,8 +13,8 @@ import (
 
 // fieldsOf decorates the steps of a program so that a path of fields from an input, such as object.spec.replicas, is read
 // from the document in one step. cel-go takes a step for each field and makes a value of each object on the way, which
-// takes longer than all else in most rules of policies. It is nil where a comprehension has a variable with the name of an
-// input. Inputs with a declared type are left to cel-go, which knows their fields.
+// takes longer than all else in most rules of policies. It is nil where a comprehension has a variable with the name of
+// an input.
 func (c *compiler) fieldsOf(root *ast.AST) interpreter.InterpretableDecoratorV2 {
 	shadowed := false
 	ast.PreOrderVisit(root.Expr(), ast.NewExprVisitor(func(x ast.Expr) {
@@ -39,7 +39,7 @@ func (c *compiler) fieldsOf(root *ast.AST) interpreter.InterpretableDecoratorV2 
 		}
 		name := attribute.CandidateVariableNames()[0]
 		input := slices.Index(c.src.Inputs, name)
-		if input < 0 || (c.src.Admission && c.engine.admission[name] != nil) {
+		if input < 0 {
 			return i, nil
 		}
 		return &fieldPath{InterpretableAttribute: plan, input: input}, nil

@@ -12,7 +12,8 @@ import (
 func outcomeOf(t *testing.T, e *Engine, text string) string {
 	t.Helper()
 	program, err := e.Compile(&policies.Source{
-		Inputs:      []string{"object", "oldObject"},
+		Inputs:      policies.Inputs(),
+		Admission:   true,
 		Variables:   []policies.Variable{{Name: "o", Expression: policies.Expression{Path: "o", Text: "object.o"}}},
 		Expressions: []policies.Expression{{Path: "e", Text: text}},
 	})
@@ -21,6 +22,8 @@ func outcomeOf(t *testing.T, e *Engine, text string) string {
 	}
 	run := program.Begin()
 	run.Bind(0, mustDoc(t, object).Root())
+	run.Bind(2, mustDoc(t, `{"operation":"CREATE","userInfo":{"username":"u","groups":["g"],"extra":{"k":["v"]}},"dryRun":false,"options":{"kind":"CreateOptions"}}`).Root())
+	run.Bind(4, mustDoc(t, `{"metadata":{"name":"n","labels":{"a":"b"}},"status":null}`).Root())
 	got, err := run.Eval(t.Context(), 0, nil)
 	if err != nil {
 		return "error: " + err.Error()
@@ -36,10 +39,13 @@ func TestFieldPaths(t *testing.T) {
 		"object", "object.i", "object.whole", "object.s", "object.n", "object.o", "object.o.a", "object.o.a.b", "object.l", "object.labels",
 		"object.absent", "object.o.absent.b", "object.i.z", "object.n.z", "object.s.z", "object.l.z", "object.o.a.b.c",
 		"object['o'].a", "object.o['a'].b", "object.o[object.words[0]]", "object.l[1]", "object.?o.a", "oldObject", "oldObject.i", "variables.o.a.b",
+		"request", "request.operation", "request.namespace", "request.userInfo.username", "request.userInfo.groups", "request.userInfo.extra", "request.dryRun",
+		"request.options.kind", "request.options.z", "request.kind.kind", "namespaceObject.metadata.name", "namespaceObject.metadata.labels",
+		"namespaceObject.metadata.annotations", "namespaceObject.status.phase", "params", "params.p",
 		"(object.b ? object.o : object.l).a", "object.words.map(w, object.s)[0]",
 	}
 	uses := []string{
-		"%s", "%s == 3", "%s != 'c'", "has(%s.b)", "!has(%s.z)", "type(%s)", "size(%s)", "%s.z", "%s.?b.orValue(0)", "(%s)['a']", "%s[0]",
+		"%s", "%s == 3", "%s != 'c'", "dyn(%s) == 'CREATE'", "has(%s.b)", "!has(%s.z)", "type(%s)", "size(%s)", "%s.z", "%s.?b.orValue(0)", "(%s)['a']", "%s[0]",
 		"%s ? 1 : 2", "object.b ? %s : object.i", "object.b || %s", "[1, 3].exists(x, x == %s)", "[1].map(x, %s)", "[%s]", "{'k': %s}.k", "dyn(%s)",
 		"[{'i': dyn(7), 'o': dyn({'a': 1})}].map(object, %s)", "[{'i': 8}].exists(object, %s == 8)", "'%%s'.format([%s])",
 	}
