@@ -90,8 +90,9 @@ func (s *Store) failed(verb, name string, err error) error {
 	return apierrors.NewInternalError(fmt.Errorf("%s %s: %w", verb, gr, err))
 }
 
-// unreadable says, as upstream's unsafe deletion needs it, which objects cannot be read: one cause for each. Of a
-// list the name is "list", which is upstream's.
+// unreadable says which objects cannot be read, in a cause for each. For a list that is what upstream says, with its name
+// "list". Of one object upstream says InternalError: with the reason of a list a client knows that
+// ignoreStoreReadErrorWithClusterBreakingPotential deletes it.
 func (s *Store) unreadable(name string, e *storage.Error) error {
 	gr := s.cfg.Resource
 	text := fmt.Sprintf("stored object of %s cannot be read: %s", gr, e.Error())
