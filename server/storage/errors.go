@@ -40,7 +40,7 @@ const (
 	ErrCodeBadResourceVersion
 	// ErrCodeTooLarge (413): the object is larger than the storage takes.
 	ErrCodeTooLarge
-	// ErrCodeNotReady (429, Retry-After): a cache is being filled.
+	// ErrCodeNotReady (429, Retry-After): a cache is being filled, or room made in a full database.
 	ErrCodeNotReady
 	// ErrCodeCorruptObj (500): a stored object cannot be read.
 	ErrCodeCorruptObj

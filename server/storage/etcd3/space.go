@@ -44,13 +44,19 @@ type FullError struct {
 	Freeing bool
 	// Blocked says that it is being defragmented: nothing is answered until that is done.
 	Blocked bool
+	// NotBefore is when it is defragmented, where that is put off because the last time is not long ago.
+	NotBefore time.Time
 	// Bytes is the size of the database, QuotaBytes the one from which writes are refused.
 	Bytes, QuotaBytes int64
 }
 
 func (e *FullError) Error() string {
 	text := fmt.Sprintf("embedded etcd is full: %d bytes of a quota of %d; ", e.Bytes, e.QuotaBytes)
-	if e.Freeing {
+	switch {
+	case !e.NotBefore.IsZero():
+		return text + "its history is dropped, and it is defragmented after " + e.NotBefore.Format(time.RFC3339) +
+			", as it was not long ago and answers nothing meanwhile; then writes are taken again. Better start with a larger --embedded-etcd-quota-backend-bytes"
+	case e.Freeing:
 		return text + "its history is being dropped and its file defragmented, then writes are taken again: try again"
 	}
 	return text + "objects take them, not their history: delete objects, or start with a larger --embedded-etcd-quota-backend-bytes. " +
@@ -69,13 +75,19 @@ type space struct {
 	logger *slog.Logger
 
 	full atomic.Pointer[FullError] // nil: it takes writes
-	// compacted is the revision up to which history is dropped, rest until when there is no defragmentation. Only run
-	// uses them.
+	// compacted is the revision up to which history is dropped, packed what the last defragmentation of this alarm left,
+	// nil for none, rest until when there is no other. Only run uses them.
 	compacted int64
+	packed    *packed
 	rest      time.Time
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
+}
+
+// packed is what a defragmentation left at a revision: rows, and the bytes that each takes on average.
+type packed struct {
+	revision, rows, perRow int64
 }
 
 // start makes room where there is none, and then whenever there is none until close.
@@ -117,6 +129,7 @@ func (s *space) look(ctx context.Context) time.Duration {
 	}
 	if alarm == nil {
 		s.full.Store(nil)
+		s.packed = nil
 		return spaceInterval
 	}
 	if s.full.Load() == nil {
@@ -138,11 +151,12 @@ func (s *space) look(ctx context.Context) time.Duration {
 		return fullInterval
 	}
 	s.full.Store(nil)
+	s.packed = nil
 	s.logger.InfoContext(ctx, "embedded etcd takes writes again", "bytes", s.server.Backend().Size(), "quotaBytes", s.quota)
 	return spaceInterval
 }
 
-// free reports whether there is room, after it has dropped the history and, where that gives room, defragmented.
+// free reports whether there is room, after it has dropped the history and, where that may give room, defragmented.
 func (s *space) free(ctx context.Context) (bool, error) {
 	if err := s.compact(ctx); err != nil {
 		return false, err
@@ -150,21 +164,25 @@ func (s *space) free(ctx context.Context) (bool, error) {
 	if err := s.settle(ctx); err != nil {
 		return false, err
 	}
+	gain, err := s.gain(ctx)
+	if err != nil {
+		return false, err
+	}
 	backend := s.server.Backend()
 	size := backend.Size()
 	switch {
 	case size+s.room <= s.quota:
 		return true, nil // the quota is a larger one than it was
-	case size-backend.SizeInUse() < s.room:
+	case gain < s.room:
 		s.fullOfObjects(ctx)
 		return false, nil
 	case s.clock.Now().Before(s.rest):
-		s.set(FullError{Freeing: true})
+		s.set(FullError{Freeing: true, NotBefore: s.rest})
 		return false, nil
 	}
 	s.set(FullError{Freeing: true, Blocked: true})
 	began := s.clock.Now()
-	err := s.server.Defragment()
+	err = s.server.Defragment()
 	took := s.clock.Since(began)
 	s.rest = s.clock.Now().Add(max(defragmentRest*took, fullInterval))
 	s.set(FullError{Freeing: true})
@@ -174,9 +192,34 @@ func (s *space) free(ctx context.Context) (bool, error) {
 	s.logger.InfoContext(ctx, "embedded etcd was defragmented", "bytesBefore", size, "bytes", backend.Size(), "took", took)
 	if backend.Size()+s.room > s.quota {
 		s.fullOfObjects(ctx)
-		return false, nil
+		rows, err := s.rows(ctx)
+		s.packed = &packed{revision: s.compacted, rows: rows, perRow: backend.Size() / max(rows, 1)}
+		return false, err
 	}
 	return true, nil
+}
+
+// gain returns by how much a defragmentation would make the file smaller, roughly: by the pages that are free, or by those
+// that would be if the rows that are gone had not lain between others. The latter is known only since the last one.
+func (s *space) gain(ctx context.Context) (int64, error) {
+	switch {
+	case s.packed == nil:
+		return s.quota, nil
+	case s.packed.revision == s.compacted:
+		return 0, nil
+	}
+	rows, err := s.rows(ctx)
+	backend := s.server.Backend()
+	return max(backend.Size()-backend.SizeInUse(), (s.packed.rows-rows)*s.packed.perRow), err
+}
+
+// rows counts them.
+func (s *space) rows(ctx context.Context) (int64, error) {
+	resp, err := s.client.KV.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("count rows: %w", err)
+	}
+	return resp.Count, nil
 }
 
 // compact drops all history, without the write by which servers agree on who does: it would be refused.

@@ -124,6 +124,81 @@ func TestSpaceOfHistory(t *testing.T) {
 	}
 }
 
+// History that lies between objects frees no pages, only parts of them.
+func TestSpaceOfMixture(t *testing.T) {
+	s := newSmall(t)
+	client := s.etcd.Client()
+	value := strings.Repeat("x", 500)
+	var err error
+	for i := 0; err == nil; i++ {
+		if _, err = client.Put(t.Context(), fmt.Sprint("o", i), value); err == nil {
+			_, err = client.Put(t.Context(), "again", value)
+		}
+		if i%100 == 0 {
+			s.etcd.Commit()
+		}
+	}
+	s.look()
+	if err := s.etcd.Full(); err != nil {
+		t.Fatalf("%v\n%s", err, s.log)
+	}
+	if _, err := client.Put(t.Context(), "again", value); err != nil {
+		t.Error(err)
+	}
+
+	// So does what is deleted from between others, when it is enough to be worth it.
+	var last int
+	for full := (*etcd3.FullError)(nil); !errors.As(s.etcd.Full(), &full) || full.Freeing; s.look() {
+		for err = nil; err == nil; last++ {
+			_, err = client.Put(t.Context(), fmt.Sprint("p", last), value)
+			if last%100 == 0 {
+				s.etcd.Commit()
+			}
+		}
+	}
+	defragmented := strings.Count(s.log.String(), "embedded etcd was defragmented")
+	for i := 0; i < last; i += 2 {
+		if _, err := client.Delete(t.Context(), fmt.Sprint("p", i)); err != nil {
+			t.Fatal(err)
+		}
+		if i == 10 {
+			s.look()
+			s.wantLog("embedded etcd was defragmented", defragmented)
+		}
+	}
+	s.look()
+	s.wantLog("embedded etcd was defragmented", defragmented+1)
+	if err := s.etcd.Full(); err != nil {
+		t.Errorf("after deletions: %v", err)
+	}
+}
+
+// What becomes full again at once is not defragmented all the time.
+func TestSpaceRests(t *testing.T) {
+	s := newSmall(t)
+	history := func(i int) string { return fmt.Sprint("o", i%3) }
+	_ = s.fill(history)
+	s.look()
+	_ = s.fill(history)
+	waitFor(t, s.clock.HasWaiters)
+	s.clock.Step(time.Second)
+	waitFor(t, s.clock.HasWaiters)
+	s.wantLog("embedded etcd is full", 2)
+	s.wantLog("embedded etcd was defragmented", 1)
+	var full *etcd3.FullError
+	if !errors.As(s.etcd.Full(), &full) || full.NotBefore.Before(s.clock.Now()) || !strings.Contains(full.Error(), "defragmented after 1970-01-01T") {
+		t.Errorf("got %v", s.etcd.Full())
+	}
+	if err := s.write("a"); storage.CodeOf(err) != storage.ErrCodeNotReady {
+		t.Errorf("got %v, want not ready", err)
+	}
+	s.look()
+	s.wantLog("embedded etcd was defragmented", 2)
+	if err := s.write("a"); err != nil {
+		t.Error(err)
+	}
+}
+
 // One that is full of objects says so, and tries nothing that costs something and frees nothing; it takes writes when
 // objects have been deleted.
 func TestSpaceOfObjects(t *testing.T) {
@@ -172,7 +247,7 @@ func TestSpaceAtStart(t *testing.T) {
 		takes        bool
 	}{
 		{name: "history", defragmented: 1, takes: true},
-		{name: "objects", objects: true},
+		{name: "objects", objects: true, defragmented: 1},
 		{name: "a larger quota", objects: true, larger: 4 << 20, takes: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
