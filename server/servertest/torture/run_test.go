@@ -198,8 +198,8 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 	r.heal()
 	stop()
 	written.Wait()
-	close(r.release)
 	r.finish()
+	close(r.release) // now that the end is known: a bookmark that tells of it too would take a minute
 	seen := make(chan struct{})
 	work.Go(func() { watched.Wait(); close(seen) })
 	select {
