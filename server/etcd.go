@@ -21,8 +21,9 @@ type etcd struct {
 	// name is that of its health check, as upstream's: etcd, etcd-override-0, etcd-override-1, …
 	name   string
 	client *clientv3.Client
-	// embedded is nil for an external one.
+	// embedded and space are nil for an external one.
 	embedded *etcd3.Embedded
+	space    interface{ Full() error }
 	// done is closed when the embedded one ends by itself; nil for an external one.
 	done      <-chan struct{}
 	closeEtcd func() error
@@ -43,7 +44,7 @@ func openEtcd(ctx context.Context, c *Config) (*etcd, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &etcd{name: "etcd", client: embedded.Client(), embedded: embedded, done: embedded.Done(), closeEtcd: embedded.Close}, nil
+	return &etcd{name: "etcd", client: embedded.Client(), embedded: embedded, space: embedded, done: embedded.Done(), closeEtcd: embedded.Close}, nil
 }
 
 func dialEtcd(name string, endpoints []string, c *Config) (*etcd, error) {
@@ -73,10 +74,10 @@ func (e *etcd) start(c *Config, metrics *etcd3.Metrics) (err error) {
 // full returns why an embedded etcd takes no writes. It is a warning: reads go on, no start makes room, and who would
 // delete objects must get here.
 func (e *etcd) full(context.Context) error {
-	if e.embedded == nil {
+	if e.space == nil {
 		return nil
 	}
-	if err := e.embedded.Full(); err != nil {
+	if err := e.space.Full(); err != nil {
 		return &warning{err}
 	}
 	return nil
@@ -195,7 +196,7 @@ func (c *clusters) readiness(config *Config) (healthy, ready []check) {
 		ready = append(ready, check{name, func(ctx context.Context) error {
 			return e.ping(ctx, config.EtcdPrefix, config.Storage.ReadycheckTimeout)
 		}})
-		if e.embedded != nil {
+		if e.space != nil {
 			ready = append(ready, check{e.name + "-space", e.full})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"weir.dev/weir/server/storage/etcd3"
 )
 
 func TestHealth(t *testing.T) {
@@ -54,6 +56,28 @@ func TestHealth(t *testing.T) {
 				t.Errorf("%d %q, want %d %q", code, text, tc.code, tc.text)
 			}
 		})
+	}
+}
+
+// fullOf is a space that is full in some way.
+type fullOf etcd3.FullError
+
+func (f *fullOf) Full() error { return (*etcd3.FullError)(f) }
+
+// An etcd that is being defragmented, which would answer no question, makes a server not ready; to start again would not help.
+// One that is full is told of.
+func TestHealthOfBlockedEtcd(t *testing.T) {
+	c := &clusters{all: []*etcd{{name: "etcd", space: &fullOf{Freeing: true, Blocked: true}}}}
+	healthy, ready := c.readiness(&Config{})
+	for _, check := range append(healthy, ready...) {
+		err := check.ok(t.Context())
+		var told *warning
+		if fails := check.name == "etcd-readiness"; err == nil || !strings.Contains(err.Error(), "embedded etcd is full") || errors.As(err, &told) == fails {
+			t.Errorf("%s: got %#v, want it to fail: %t", check.name, err, fails)
+		}
+	}
+	if len(healthy) != 1 || len(ready) != 2 {
+		t.Errorf("%d and %d checks", len(healthy), len(ready))
 	}
 }
 
