@@ -86,7 +86,7 @@ func (c *ciphers) latest() (prefix string, at int64) {
 }
 
 // reloadTime is how long after a change of the file rows may be written as before.
-const reloadTime = time.Second
+const reloadTime = 1500 * time.Millisecond
 
 // rotateKeys has another key write, over and over, and kills the server now and then.
 func rotateKeys(ctx context.Context, r *run) {
