@@ -135,6 +135,9 @@ func StartEmbedded(ctx context.Context, cfg EmbeddedConfig) (*Embedded, error) {
 		e.server = nil
 		return nil, errors.Join(fmt.Errorf("embedded etcd: start: %w", err), e.Close())
 	}
+	// etcd looks at its quota when a write comes, and again when it applies it: there the write is done and said to be refused.
+	// The one member needs the former only, and the latter took the quota from the configuration when it was made.
+	e.server.Cfg.QuotaBackendBytes = cfg.QuotaBytes
 	e.server.Start()
 	e.client, e.streams = newInProcessClient(e.server)
 	if err := e.ready(ctx); err != nil {
@@ -173,7 +176,7 @@ func (c EmbeddedConfig) server() (config.ServerConfig, error) {
 		MaxSnapFiles:                5,
 		MaxWALFiles:                 5,
 		BackendFreelistType:         bolt.FreelistMapType,
-		QuotaBackendBytes:           c.QuotaBytes,
+		QuotaBackendBytes:           -1, // none yet, see StartEmbedded
 		MaxTxnOps:                   128,
 		MaxRequestBytes:             uint(c.MaxObjectBytes + requestOverhead),
 		MaxConcurrentStreams:        1 << 20,

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,10 +95,25 @@ type packed struct {
 
 // start makes room where there is none, and then whenever there is none until close.
 func (s *space) start(ctx context.Context) {
+	s.clean(ctx)
 	next := s.look(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.done.Go(func() { s.run(background, next) })
+}
+
+// clean removes what defragmentations have left that ended with the process.
+func (s *space) clean(ctx context.Context) {
+	dir := s.server.Cfg.SnapDir()
+	files, err := os.ReadDir(dir)
+	for _, file := range files {
+		if strings.HasPrefix(file.Name(), "db.tmp.") {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, file.Name())))
+		}
+	}
+	if err != nil {
+		s.logger.WarnContext(ctx, "what defragmentations have left is not removed", "error", err)
+	}
 }
 
 // close waits for what is under way. A defragmentation is not broken off.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -237,7 +239,7 @@ func TestSpaceOfObjects(t *testing.T) {
 	}
 }
 
-// A start makes room too, and so does a larger quota, without a defragmentation.
+// A start makes room too, and so does a larger quota, without a defragmentation. What one has left that was cut short goes.
 func TestSpaceAtStart(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -262,7 +264,14 @@ func TestSpaceAtStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.config.QuotaBytes += tc.larger
+			left := filepath.Join(s.config.DataDir, "member", "snap", "db.tmp.1")
+			if err := os.WriteFile(left, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			s.start()
+			if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s is still there: %v", left, err)
+			}
 			if err := s.write("more"); (err == nil) != tc.takes {
 				t.Errorf("after a start: %v\n%s", err, s.log)
 			}
@@ -282,6 +291,35 @@ func TestSpaceElsewhere(t *testing.T) {
 	for _, command := range []string{"etcdctl compaction", "etcdctl defrag", "etcdctl alarm disarm"} {
 		if !strings.Contains(err.Error(), command) {
 			t.Errorf("%v does not name %s", err, command)
+		}
+	}
+}
+
+// What a full etcd has refused was not written, also where others wrote when it became full.
+func TestSpaceRefusesWhole(t *testing.T) {
+	s := newSmall(t)
+	const writers = 16
+	var work sync.WaitGroup
+	refused := make([]string, writers)
+	for w := range writers {
+		work.Go(func() {
+			for i := range 1000 {
+				name := fmt.Sprintf("w%d-%d", w, i)
+				if err := s.write(name); err != nil {
+					refused[w] = name
+					return
+				}
+			}
+		})
+	}
+	work.Wait()
+	for _, name := range refused {
+		if name == "" {
+			t.Fatal("it does not become full")
+		}
+		_, err := s.store.Get(t.Context(), storagetest.NewObject(name).Key(), storage.GetOptions{})
+		if !storage.IsNotFound(err) {
+			t.Errorf("%s was refused, and is there: %v", name, err)
 		}
 	}
 }
