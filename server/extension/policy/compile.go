@@ -62,11 +62,11 @@ func (p *Policy) finish(constraints *admissionregistrationv1.MatchResources, err
 	switch {
 	case constraints == nil:
 		matchErr = fmt.Errorf("spec.matchConstraints is missing")
-		p.Match = &Match{}
+		p.Match = rulesOnly(&admissionregistrationv1.MatchResources{})
 	default:
 		if p.Match, matchErr = NewMatch(constraints); matchErr != nil {
 			matchErr = fmt.Errorf("spec.matchConstraints: %w", matchErr)
-			p.Match = &Match{rules: newRules(constraints.ResourceRules), excluded: newRules(constraints.ExcludeResourceRules)}
+			p.Match = rulesOnly(constraints)
 		}
 	}
 	if p.Err = err; err == nil {
@@ -134,7 +134,7 @@ func newBinding(name string, match *admissionregistrationv1.MatchResources, ref 
 	b := &Binding{Name: name}
 	if b.Match, b.Err = NewMatch(match); b.Err != nil {
 		b.Err = fmt.Errorf("spec.matchResources: %w", b.Err)
-		b.Match = &Match{rules: newRules(match.ResourceRules), excluded: newRules(match.ExcludeResourceRules)}
+		b.Match = rulesOnly(match)
 	}
 	if ref == nil {
 		return b

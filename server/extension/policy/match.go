@@ -49,7 +49,7 @@ func NewMatch(from *admissionregistrationv1.MatchResources) (*Match, error) {
 	if from == nil {
 		return nil, nil
 	}
-	m := &Match{exact: from.MatchPolicy != nil && *from.MatchPolicy == admissionregistrationv1.Exact}
+	m := rulesOnly(from)
 	var err error
 	if m.namespaces, err = newSelector(from.NamespaceSelector); err != nil {
 		return nil, fmt.Errorf("namespaceSelector: %w", err)
@@ -57,10 +57,15 @@ func NewMatch(from *admissionregistrationv1.MatchResources) (*Match, error) {
 	if m.objects, err = newSelector(from.ObjectSelector); err != nil {
 		return nil, fmt.Errorf("objectSelector: %w", err)
 	}
-	m.rules = newRules(from.ResourceRules)
-	m.excluded = newRules(from.ExcludeResourceRules)
-	m.text = unique.Make(fmt.Sprintf("%#v", []any{m.rules, m.excluded, m.exact}))
 	return m, nil
+}
+
+// rulesOnly is NewMatch without the selectors, which are as if they selected everything.
+func rulesOnly(from *admissionregistrationv1.MatchResources) *Match {
+	m := &Match{exact: from.MatchPolicy != nil && *from.MatchPolicy == admissionregistrationv1.Exact,
+		rules: newRules(from.ResourceRules), excluded: newRules(from.ExcludeResourceRules)}
+	m.text = unique.Make(fmt.Sprintf("%#v", []any{m.rules, m.excluded, m.exact}))
+	return m
 }
 
 // selector selects by labels. It is immutable.
@@ -209,8 +214,8 @@ func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
 	if !m.matchesObject(e) {
 		return target{}, false, nil
 	}
-	if e.selected.by != m.text {
-		e.selected = selected{by: m.text}
+	if !e.selected.asked || e.selected.by != m.text {
+		e.selected = selected{by: m.text, asked: true}
 		e.selected.as, e.selected.ok = m.selects(e)
 	}
 	if !e.selected.ok {
@@ -222,9 +227,10 @@ func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
 // selected is whether the rules of a Match select a request, and in which version. Policies about the same resource often
 // have the same rules.
 type selected struct {
-	by unique.Handle[string]
-	as target
-	ok bool
+	by    unique.Handle[string]
+	asked bool
+	as    target
+	ok    bool
 }
 
 // selects asks the rules.
