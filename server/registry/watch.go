@@ -91,7 +91,7 @@ func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
 		if e.Type == storage.Bookmark {
 			out.ResourceVersion = storage.FormatResourceVersion(e.Row.ResourceVersion)
 		} else {
-			shared, err := w.store.share(e)
+			shared, err := w.store.share(e.Row)
 			if err != nil {
 				return nil, err
 			}
@@ -104,19 +104,12 @@ func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
 
 // share returns what watchers are given of an event, the same for all that are about as far, so that it is indexed
 // once.
-func (s *Store) share(e storage.Event) (*sharedEvent, error) {
-	row := e.Row
+func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	slot := &s.shared[row.ResourceVersion%sharedEvents]
 	if have := slot.Load(); have != nil && sameBytes(have.stored, row.Value) {
 		return have, nil
 	}
-	var obj *document.Document
-	var err error
-	if e.Type == storage.Deleted { // its revision is not the one that it was stored at
-		obj, err = s.upgrade(document.FromCanonical(row.Value))
-	} else {
-		obj, err = s.read(row)
-	}
+	obj, err := s.upgrade(document.FromCanonical(row.Value))
 	if err != nil {
 		return nil, err
 	}
