@@ -1,5 +1,5 @@
 // Package torture holds the tests of what a server promises while all around it fails: processes are killed and
-// stopped, connections are reset and halved, history is compacted, the disk fills, watchers do not read.
+// stopped, connections are reset and halved, history is compacted, the disk or an etcd's quota fills, watchers do not read.
 //
 // Clients write, read, list and watch over HTTP and record what they were answered. They list and get what is current,
 // what is not older than a revision, what is of any age, and what was at a revision. In the end the records are

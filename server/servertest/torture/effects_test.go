@@ -24,6 +24,8 @@ const (
 	compactions    effect = "compactions that etcd has done"
 	expiredPages   effect = "pages that were too old"
 	fullStorage    effect = "times that there was no space"
+	fullAnswers    effect = "writes that were told of it with 429"
+	roomMade       effect = "times that a server made room"
 	stalledWatches effect = "watches that were open and not read"
 	stalledInitial effect = "watches that were not read within their initial events"
 	stalledPast    effect = "watches that were not read within what was before the cache"
@@ -81,6 +83,7 @@ func (r *run) effects() map[effect]int {
 	}
 	for _, s := range r.servers {
 		take(s.process, s.proxy)
+		out[roomMade] += strings.Count(s.tail(1<<20), "embedded etcd takes writes again")
 	}
 	return out
 }

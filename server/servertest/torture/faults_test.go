@@ -4,6 +4,8 @@ package torture_test
 
 import (
 	"context"
+	"errors"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -271,4 +273,78 @@ func fillQuota(ctx context.Context, r *run) {
 		}
 		return nil
 	})
+}
+
+// killFull waits until the etcd within the server has no space, once at least. Every other time it kills the server then;
+// else the server makes room undisturbed.
+func killFull(ctx context.Context, r *run) {
+	full := func(ctx context.Context) bool {
+		resp, err := r.recorder.client.AlarmList(ctx)
+		return err == nil && len(resp.Alarms) > 0
+	}
+	within := func(ctx context.Context, want bool) error {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		return eventually(ctx, 10*time.Millisecond, func(ctx context.Context) error {
+			if full(ctx) != want {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+	}
+	filling := r.context // at first
+	for times := 1; ; times++ {
+		if err := within(filling, true); err != nil {
+			if filling.Err() == nil {
+				r.t.Errorf("the etcd does not become full: %v", err)
+			}
+			return
+		}
+		filling = ctx
+		r.fault("no space")
+		r.note(fullStorage)
+		if times%2 == 1 {
+			r.killWhileFull(r.servers[0], times%4 == 1)
+		}
+		if err := within(r.context, false); err != nil {
+			r.t.Errorf("no room is made in the etcd: %v", err)
+			return
+		}
+	}
+}
+
+// killWhileFull kills a server that has no space and starts it again: while it is being defragmented, or within a second.
+// The start drops all history, so that what the recorder has not got by then is lost to it: nothing is deleted before the
+// kill, and all else is refused.
+func (r *run) killWhileFull(s *server, packing bool) {
+	copies := func() int {
+		names, _ := filepath.Glob(filepath.Join(s.dir, "etcd", "member", "snap", "db.tmp.*"))
+		return len(names)
+	}
+	ctx, cancel := context.WithTimeout(r.context, 2*time.Second)
+	defer cancel()
+	r.removals.Lock()
+	if err := r.recorder.catchUp(ctx); err != nil {
+		r.removals.Unlock()
+		return
+	}
+	if packing {
+		for ctx.Err() == nil && copies() == 0 {
+			pause(ctx, time.Millisecond)
+		}
+	} else {
+		r.wait(ctx, 0, time.Second)
+	}
+	s.kill()
+	r.removals.Unlock()
+	if n := copies(); n > 0 {
+		r.fault("kill %s in a defragmentation", s.name)
+	} else {
+		r.fault("kill %s", s.name)
+	}
+	r.restart(s)
+	// The start may defragment, but is through with it then.
+	if err := s.ready(ctx); err == nil && copies() > 0 {
+		r.t.Error("what a defragmentation has left when it was killed is still there")
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 )
 
 // recorder writes down what etcd says has happened.
@@ -35,8 +37,11 @@ type recorder struct {
 
 // newRecorder connects. The endpoints must not be behind what fails on purpose.
 func newRecorder(endpoints []string, now func() int64) (*recorder, error) {
+	again := backoff.DefaultConfig
+	again.MaxDelay = time.Second
 	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second})
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 2 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: again, MinConnectTimeout: 3 * time.Second})}})
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +93,9 @@ func (r *recorder) watch(ctx context.Context) error {
 				r.complain("%v", err)
 			}
 		}
+		if resp.IsProgressNotify() {
+			raise(&r.seen, resp.Header.Revision)
+		}
 		if n := len(resp.Events); n > 0 {
 			raise(&r.seen, resp.Events[n-1].Kv.ModRevision)
 		}
@@ -125,8 +133,30 @@ func (r *recorder) take(ctx context.Context, e *clientv3.Event) error {
 	return r.history.add(c)
 }
 
-// compacted is up to where servers have compacted etcd's history, by their own clock.
-func (r *recorder) compacted(ctx context.Context) (int64, error) {
+// catchUp waits until all that has happened so far is recorded.
+func (r *recorder) catchUp(ctx context.Context) error {
+	resp, err := r.client.Get(ctx, r.prefix, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	return eventually(ctx, 5*time.Millisecond, func(ctx context.Context) error {
+		if seen := r.seen.Load(); seen < resp.Header.Revision {
+			_ = r.client.RequestProgress(clientv3.WithRequireLeader(ctx)) // asked again
+			return fmt.Errorf("etcd's watch is at %d, want %d", seen, resp.Header.Revision)
+		}
+		return nil
+	})
+}
+
+// compacted is up to where servers have compacted etcd's history: by their own clock or, where etcd is asked itself, for
+// whatever reason.
+func (r *recorder) compacted(ctx context.Context, ask bool) (int64, error) {
+	if ask {
+		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		defer cancel()
+		resp := <-r.client.Watch(ctx, "nothing", clientv3.WithRev(1))
+		return resp.CompactRevision, nil // 0: nothing is compacted
+	}
 	resp, err := r.client.Get(ctx, "compact_rev_key")
 	if err != nil || len(resp.Kvs) == 0 {
 		return 0, err

@@ -47,6 +47,8 @@ type plan struct {
 	expires bool
 	// silent: there are no bookmarks, so those who see the last object only watch.
 	silent bool
+	// sweeps: writers also delete what nobody writes any more, so that objects do not fill a small etcd, only their history.
+	sweeps bool
 	// roams: watches resume on another server each time.
 	roams bool
 	// pagers is how many more clients list in pages.
@@ -102,7 +104,9 @@ type run struct {
 	// compacted is up to where the faults have dropped etcd's history, aged up to where the servers have.
 	compacted atomic.Int64
 	aged      int64
-	marks     map[string]int64
+	// removals are held where nothing may be deleted; whoever deletes holds it shared.
+	removals sync.RWMutex
+	marks    map[string]int64
 
 	mu    sync.Mutex
 	noted map[effect]int // guarded by mu
@@ -439,7 +443,7 @@ func (r *run) finish() {
 		return nil
 	})
 	if err == nil {
-		r.aged, err = r.recorder.compacted(ctx)
+		r.aged, err = r.recorder.compacted(ctx, slices.Contains(r.shows, roomMade))
 	}
 	if err != nil {
 		r.t.Fatal(err)

@@ -38,6 +38,8 @@ func plans() []plan {
 		{name: "compaction-servers", etcds: 1, weirs: 2, pagers: 6, expires: true, roams: true,
 			weirArgs: []string{"--watch-cache-sizes=configmaps#16"}, faults: compactAlways, each: compactionEach, shows: []effect{compactions}},
 		{name: "quota", etcds: 1, etcdArgs: []string{"--quota-backend-bytes=8388608"}, pad: 20000, expires: true, faults: fillQuota, each: time.Minute, shows: []effect{fullStorage}},
+		{name: "quota-embedded", brief: 2 * brief, weirArgs: []string{"--embedded-etcd-quota-backend-bytes=16777216"}, pad: 100000, expires: true, sweeps: true,
+			faults: killFull, shows: []effect{kills, fullStorage, fullAnswers, roomMade}},
 		{name: "disk", brief: brief, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk, shows: []effect{fullStorage}},
 		{name: "disk-external", etcds: 1, fsync: true, pad: 20000, dir: smallDisk, faults: fillDisk, shows: []effect{fullStorage}},
 		{name: "stalled", brief: 3 * brief, stalled: 200, pad: 60000, expires: true, faults: stall, each: time.Hour,

@@ -18,6 +18,8 @@ const (
 	// keysAtOnce are written at a time, by all writers, for opsPerKeys operations; then others follow, so that no
 	// history is too long to be checked.
 	keysAtOnce, opsPerKeys = 5, 300
+	// sweptGroups is how many times as many keys are swept, the latest before those.
+	sweptGroups = 10
 	// steadyKey is written all the time.
 	steadyKey = "steady"
 	// lastKey is written at the end.
@@ -94,6 +96,12 @@ func (w *writer) choose() *operation {
 	}
 	w.made++
 	op := &operation{client: w.id, object: object{key: key}}
+	if w.run.sweeps && w.random.IntN(10) == 0 {
+		if group := n/opsPerKeys - 1 - w.random.IntN(sweptGroups); group >= 0 {
+			op.kind, op.key = remove, fmt.Sprintf("k%05d-%d", group, w.random.IntN(keysAtOnce))
+			return op
+		}
+	}
 	known := w.run.board.known(key)
 	roll := w.random.IntN(100)
 	if known.rv == 0 && roll < 60 {
@@ -130,6 +138,10 @@ func (w *writer) do(op *operation) {
 	ctx := context.WithoutCancel(w.run.context)
 	pad := strings.Repeat("x", w.random.IntN(w.run.pad+1))
 	of := w.run.resource
+	if op.kind == remove {
+		w.run.removals.RLock()
+		defer w.run.removals.RUnlock()
+	}
 	path := of.path() + "/" + op.key
 	op.call = w.run.now()
 	var code int
@@ -151,6 +163,9 @@ func (w *writer) do(op *operation) {
 	op.end = w.run.now()
 	op.judge(code, &answer, err)
 	w.run.answers.add(server, op.kind.String(), code, &answer, err)
+	if code == http.StatusTooManyRequests && strings.Contains(answer.Message, "embedded etcd is full") {
+		w.run.note(fullAnswers)
+	}
 	if op.outcome == done && op.kind != remove {
 		if op.acknowledged() {
 			w.run.written.Add(int64(len(pad)))
