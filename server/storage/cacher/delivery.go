@@ -15,9 +15,9 @@ const (
 	manyTakers = 8
 	// takersBetween is how many takers are given events before what is left to do for them is done.
 	takersBetween = 1024
-	// bytesBetween is how many bytes they are given before that, in whole groups: while it waits it is in the processor's
-	// cache.
-	bytesBetween = 256 << 10
+	// bytesBetween is how many bytes they are given before that for each processor, in whole groups: while it waits it is
+	// in the processor's cache.
+	bytesBetween = 128 << 10
 	// laterShare is how much of what is left to do is worth a goroutine.
 	laterShare = 4
 )
@@ -84,6 +84,7 @@ func (c *Cacher) deliver(ctx context.Context) {
 	var visits []visit
 	var takers []*watcher
 	var later []func()
+	most := bytesBetween * runtime.GOMAXPROCS(0)
 	for {
 		select {
 		case <-c.hub.delivery.wake:
@@ -102,7 +103,8 @@ func (c *Cacher) deliver(ctx context.Context) {
 				}
 				more = more || given.more
 				visited, bytes = visited+1, bytes+given.bytes
-				if ends := i+1 == len(takers) || takers[i+1].group != w.group; ends && bytes >= bytesBetween || visited >= takersBetween {
+				ends := i+1 == len(takers) || takers[i+1].group != w.group
+				if ends && bytes >= most || visited >= takersBetween {
 					later = c.doAll(later)
 					visited, bytes = 0, 0
 				}

@@ -65,8 +65,8 @@ func (k *taker) follow(t *testing.T) {
 	}
 }
 
-// takers has n of them follow what comes below a key.
-func takers(t *testing.T, c *Cacher, n int, key string, change func(*storage.ListOptions)) []*taker {
+// newTakers has n of them follow what comes below a key.
+func newTakers(t *testing.T, c *Cacher, n int, key string, change func(*storage.ListOptions)) []*taker {
 	t.Helper()
 	opts := selecting(t, rvString(c.Progress()), "", "")
 	if change != nil {
@@ -118,7 +118,7 @@ func TestDelivery(t *testing.T) {
 				store := newFake()
 				putPod(t, store, "a", "x", "", "")
 				c := started(t, store, nil)
-				all := takers(t, c, tc.n, testPrefix, nil)
+				all := newTakers(t, c, tc.n, testPrefix, nil)
 				for _, k := range all {
 					if tc.change != nil {
 						tc.change(k)
@@ -142,7 +142,7 @@ func TestDeliveryLater(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
 		c := started(t, store, nil)
-		all := takers(t, c, 100, testPrefix, nil)
+		all := newTakers(t, c, 100, testPrefix, nil)
 		var done atomic.Int32
 		for i, k := range all {
 			if i%2 == 0 {
@@ -182,7 +182,7 @@ func TestDeliveryEnds(t *testing.T) {
 				store := newFake()
 				putPod(t, store, "a", "x", "", "")
 				c := started(t, store, nil)
-				all := takers(t, c, 20, testPrefix, nil)
+				all := newTakers(t, c, 20, testPrefix, nil)
 				putPod(t, c, "a", "y", "", "")
 				synctest.Wait()
 				for _, k := range all {
@@ -205,7 +205,7 @@ func TestDeliveryBookmarks(t *testing.T) {
 		store := newFake()
 		putPod(t, store, "a", "x", "", "")
 		c := started(t, store, nil)
-		all := takers(t, c, 20, testPrefix, func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
+		all := newTakers(t, c, 20, testPrefix, func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
 		putPod(t, c, "a", "y", "", "")
 		time.Sleep(c.config.BookmarkPeriod + time.Second)
 		synctest.Wait()
@@ -316,7 +316,7 @@ func TestQuietTopic(t *testing.T) {
 				store := newFake()
 				putPod(t, store, "quiet", "x", "", "")
 				c := started(t, store, func(config *Config) { config.RingSize = 8 })
-				all := takers(t, c, tc.n, testPrefix+"quiet/", func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
+				all := newTakers(t, c, tc.n, testPrefix+"quiet/", func(opts *storage.ListOptions) { opts.Predicate.AllowWatchBookmarks = true })
 				then := func(do func(*testing.T, []*taker)) {
 					if do != nil {
 						do(t, all)

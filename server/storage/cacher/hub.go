@@ -1,7 +1,6 @@
 package cacher
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -38,8 +37,8 @@ type topic struct {
 	// that of the last but one or later. before is stored first.
 	before, latest atomic.Uint64
 
-	// takers are the watchers that take events, by their groups. guarded by hub.mu
-	takers []*watcher
+	// takers are the watchers that take events. guarded by hub.mu
+	takers takers
 	// many says that the takers are given events by delivery, and wait for the signal only where they did before. Once
 	// it is so it stays.
 	many atomic.Bool
@@ -108,12 +107,8 @@ func (h *hub) leave(w *watcher) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
-	if w.offered {
-		w.offered = false
-		if i := slices.Index(t.takers[t.place(w.group):], w); i >= 0 {
-			i += t.place(w.group)
-			t.takers = slices.Delete(t.takers, i, i+1)
-		}
+	if w.place > 0 {
+		t.takers.remove(w)
 	}
 	if t.watchers--; t.watchers == 0 {
 		delete(h.topics, t.key)
@@ -128,24 +123,17 @@ func (h *hub) offer(w *watcher, group uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := w.topic
-	w.offered, w.group = true, group
-	t.takers = slices.Insert(t.takers, t.place(group), w)
-	if len(t.takers) >= manyTakers {
+	t.takers.add(w, group)
+	if t.takers.count >= manyTakers {
 		t.many.Store(true)
 	}
 }
 
-// place is where the takers of a group begin.
-func (t *topic) place(group uint64) int {
-	i, _ := slices.BinarySearchFunc(t.takers, group, func(w *watcher, group uint64) int { return cmp.Compare(w.group, group) })
-	return i
-}
-
-// takers appends the takers of a topic.
+// takers appends the takers of a topic, those of a group one after the other.
 func (h *hub) takers(t *topic, takers []*watcher) []*watcher {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return append(takers, t.takers...)
+	return t.takers.append(takers)
 }
 
 // namesLocked returns the names that topics of a kind count in, nil where they have none.
@@ -165,7 +153,7 @@ func (h *hub) fireAll() {
 	defer h.mu.RUnlock()
 	for _, t := range h.topics {
 		t.fire(0)
-		for _, w := range t.takers {
+		for _, w := range t.takers.append(nil) {
 			w.rouse()
 		}
 	}

@@ -205,9 +205,10 @@ type watcher struct {
 	missed atomic.Bool
 	// waitsOn is what a taker waits for when it is not given events.
 	waitsOn *generation
-	// offered says that it is one of the takers of its topic, which are ordered by group. guarded by mu of the hub
-	offered bool
-	group   uint64
+	// group is that of the takers that it is one of, once it is offered.
+	group uint64
+	// place is where it is in the group, from 1; 0: nowhere. guarded by mu of the hub
+	place int
 }
 
 // clockTimer is the part of a clock's timer that is used.
