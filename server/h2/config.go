@@ -96,6 +96,8 @@ type server struct {
 	date    atomic.Pointer[dateText]
 	scratch sync.Pool // of *scratch
 	buffers buffers
+	// connections is how many there have been.
+	connections atomic.Uint64
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{} // guarded by mu

@@ -10,7 +10,6 @@ import (
 	"log"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -34,12 +33,9 @@ var (
 	errMissingPreface = errors.New("http2: no client preface")
 )
 
-// connections is how many there have been.
-var connections atomic.Uint64
-
 // conn is one connection.
 type conn struct {
-	number  uint64 // from 1
+	number  uint64 // in its server, from 1
 	server  *server
 	hs      *http.Server
 	tls     *tls.Conn
@@ -95,7 +91,7 @@ type conn struct {
 func newConn(s *server, hs *http.Server, t *tls.Conn, h http.Handler) *conn {
 	state := t.ConnectionState()
 	c := &conn{
-		number: connections.Add(1), server: s, hs: hs, tls: t, state: &state, handler: h, remote: t.RemoteAddr().String(),
+		number: s.connections.Add(1), server: s, hs: hs, tls: t, state: &state, handler: h, remote: t.RemoteAddr().String(),
 		streams: map[uint32]*stream{},
 	}
 	c.flushPromised = c.flushLater

@@ -47,7 +47,7 @@ type ChunkWriter interface {
 	// just now, does it. Neither waits for the client. The handler may not use the answer at the same time. To offer
 	// nothing asks whether anything may be taken.
 	OfferChunks(chunks [][]byte) (taken bool, later func())
-	// Connection is the number of the connection: of no other of the process.
+	// Connection is the number of the connection in its server.
 	Connection() uint64
 }
 

@@ -29,8 +29,10 @@ const (
 	// is strewn among what only the start needs, and no collection moves it. A start takes some 60 ms longer, and the
 	// server 7 to 10 MB less for as long as it runs.
 	startupPercent = 30
-	// readyInterval is the time between two looks whether the start has ended.
+	// readyInterval is the time between two looks whether the start has ended. After startupTime it has: a server that is
+	// not ready may serve most requests, and has the headroom of load.
 	readyInterval = 100 * time.Millisecond
+	startupTime   = time.Minute
 )
 
 // percentFor returns the GC percentage that gives a heap of so many live bytes its headroom.
@@ -125,11 +127,11 @@ func (r *rest) look(h heap) bool {
 	return h.kept+(max(h.used, h.live)-h.live) > max(h.live, minLive)/worthPart
 }
 
-// releaseStartup gives the memory back that only the start needed, once ready says nil.
-func releaseStartup(ctx context.Context, ready func() error) {
+// releaseStartup gives the memory back that only the start needed, once ready says nil or bound is over.
+func releaseStartup(ctx context.Context, ready func() error, bound time.Duration) {
 	ticker := time.NewTicker(readyInterval)
 	defer ticker.Stop()
-	for ready() != nil {
+	for began := time.Now(); time.Since(began) < bound && ready() != nil; {
 		select {
 		case <-ctx.Done():
 			return

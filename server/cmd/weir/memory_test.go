@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestPercentFor(t *testing.T) {
@@ -139,11 +140,13 @@ func TestReleaseStartup(t *testing.T) {
 			return errors.New("not ready")
 		}
 		return nil
-	})
+	}, time.Hour)
 	if after := fileMemory(); before > 0 && after >= before {
 		t.Errorf("%d KiB of the program before, %d after", before, after)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	releaseStartup(ended, func() error { return errors.New("never ready") }) // returns
+	never := func() error { return errors.New("never ready") }
+	releaseStartup(ended, never, time.Hour)               // returns
+	releaseStartup(t.Context(), never, readyInterval*3/2) // too
 }

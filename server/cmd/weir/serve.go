@@ -55,7 +55,7 @@ are finished, then etcd is closed.`,
 			defer owned.Wait()
 			defer stop()
 			owned.Go(func() {
-				releaseStartup(background, s.Ready)
+				releaseStartup(background, s.Ready, startupTime)
 				tuneMemory(background)
 			})
 			fmt.Fprintf(command.OutOrStdout(), "serving on %s\nexport KUBECONFIG=%s\n", s.URL(), s.Kubeconfig())
