@@ -29,5 +29,7 @@
 // encrypted once, so a write asks no plugin, nor does a read whose seed is known. The plugin's Status is asked for
 // each minute; another key id makes another seed. While the plugin does not answer, reads of known seeds go on,
 // writes for three minutes; then they fail with a [value.UnavailableError] until it answers. So do reads that it refuses
-// without saying that the row is why, unless its Status is well, it decrypts another seed, and refuses this one again.
+// without saying that the row is why, unless it refuses three times, and after each has a Status that is well and decrypts
+// what it encrypts then. That proves nothing of a key that is not its present one and may be disabled only for now, so the
+// error says when the row is of another.
 package encryption

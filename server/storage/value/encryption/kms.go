@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
@@ -37,6 +35,9 @@ type plugin struct {
 	failure       error
 	// version of the protocol that it spoke first; guarded by mu
 	version string
+
+	// lost are the seeds that it has refused lately although it works.
+	lost seeds
 }
 
 // openPlugin makes a connection, which ends with ctx. It does not wait for the plugin.
@@ -46,7 +47,7 @@ func openPlugin(ctx context.Context, c *apiserver.KMSConfiguration, intervals In
 		return nil, fmt.Errorf("kms provider %q: %w", c.Name, err)
 	}
 	p := &plugin{name: c.Name, timeout: c.Timeout.Duration, intervals: intervals, logger: logger}
-	p.service = remote{service, p}
+	p.service = remote{bounded{service}, p}
 	p.seed.Store(&kmsv2.State{KMSProviderName: c.Name})
 	return p, nil
 }
@@ -117,9 +118,6 @@ func (p *plugin) askLocked(ctx context.Context) error {
 	return err
 }
 
-// longestHealthz bounds what is shown of a plugin's words.
-const longestHealthz = 256
-
 func (p *plugin) askStatusLocked(ctx context.Context) error {
 	answer, err := p.service.Status(ctx)
 	if err != nil {
@@ -127,11 +125,11 @@ func (p *plugin) askStatusLocked(ctx context.Context) error {
 	}
 	var errs []error
 	if answer.Healthz != "ok" {
-		errs = append(errs, fmt.Errorf("status: plugin says %.*q", longestHealthz, answer.Healthz))
+		errs = append(errs, fmt.Errorf("status: plugin says %.*q", longestWords, answer.Healthz))
 	}
 	switch {
 	case answer.Version != kmsv2.KMSAPIVersionv2 && answer.Version != kmsv2.KMSAPIVersionv2beta1:
-		errs = append(errs, fmt.Errorf("status: plugin speaks version %.*q, not %s", longestHealthz, answer.Version, kmsv2.KMSAPIVersionv2))
+		errs = append(errs, fmt.Errorf("status: plugin speaks version %.*q, not %s", longestWords, answer.Version, kmsv2.KMSAPIVersionv2))
 	case p.version == "":
 		p.version = answer.Version
 	case p.version != answer.Version:
@@ -200,76 +198,5 @@ func (p *plugin) run(ctx context.Context) {
 			return
 		}
 		_ = p.ask(ctx) // logged where it changes, and kept for check
-	}
-}
-
-// remote tells errors about a row from those of a plugin that cannot say anything about it now.
-type remote struct {
-	kmsservice.Service
-	plugin *plugin
-}
-
-var _ kmsservice.Service = remote{}
-
-// Decrypt implements kmsservice.Service.
-func (r remote) Decrypt(ctx context.Context, uid string, request *kmsservice.DecryptRequest) ([]byte, error) {
-	out, err := r.Service.Decrypt(ctx, uid, request)
-	if subjectOf(err) == subjectUnknown {
-		if unwell := r.works(ctx, time.Now()); unwell != nil {
-			return nil, &value.UnavailableError{Err: fmt.Errorf("%w; %w", err, unwell)}
-		}
-		// It may have been away only when it was asked.
-		out, err = r.Service.Decrypt(ctx, uid, request)
-	}
-	if subjectOf(err) == subjectPlugin {
-		err = &value.UnavailableError{Err: err}
-	}
-	return out, err
-}
-
-// works returns why a plugin does not work after a time: its Status says so, or it does not decrypt what it has encrypted
-// for this server either. Some have a Status that is well whatever happens.
-func (r remote) works(ctx context.Context, after time.Time) error {
-	if err := r.plugin.askAfter(ctx, after); err != nil {
-		return err
-	}
-	state, err := r.plugin.current()
-	if err != nil {
-		return err
-	}
-	_, err = r.Service.Decrypt(ctx, string(uuid.NewUUID()), &kmsservice.DecryptRequest{Ciphertext: state.EncryptedObjectEncryptedDEKSource,
-		KeyID: state.EncryptedObjectKeyID, Annotations: state.EncryptedObjectAnnotations})
-	if err != nil {
-		return fmt.Errorf("seed in use: %w", err)
-	}
-	return nil
-}
-
-// subject is what a refusal to decrypt is about.
-type subject int
-
-const (
-	subjectNone subject = iota
-	// subjectRow: it will be refused tomorrow too. A row that is taken for one of these when it is well may be deleted
-	// as one that cannot be read, so nothing is that a vault which is away could have caused.
-	subjectRow
-	// subjectPlugin: it, its vault or its credentials do not work now.
-	subjectPlugin
-	// subjectUnknown: either. Most plugins return errors without a code, which gRPC calls Unknown, whatever happened.
-	// Then a plugin that works, and refuses again, speaks about the row.
-	subjectUnknown
-)
-
-func subjectOf(err error) subject {
-	switch status.Code(err) {
-	case codes.OK:
-		return subjectNone
-	case codes.InvalidArgument, codes.DataLoss: // gRPC itself returns neither, and they are independent of any state
-		return subjectRow
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.ResourceExhausted, codes.Aborted,
-		codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
-		return subjectPlugin
-	default:
-		return subjectUnknown
 	}
 }

@@ -2,11 +2,14 @@ package encryption_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"weir.dev/weir/server/storage/value"
 	"weir.dev/weir/server/storage/value/encryption"
@@ -167,6 +170,150 @@ func TestKMSRefuses(t *testing.T) {
 	stored = f.write(secrets, plain, key)
 	plugin.RefuseTimes(codes.Unknown, 1)
 	other.wantRead(secrets, stored, key, false)
+}
+
+// A plugin that keeps what it has decrypted proves nothing by it: with its vault away it refuses all else.
+func TestKMSRemembers(t *testing.T) {
+	plugin := NewPlugin(t)
+	plugin.Remember()
+	f := open(t, Config(Entry("secrets", plugin.Provider("remembering"))), quick)
+	stored := f.write(secrets, plain, key)
+	other := &fixture{t: t, file: f.file}
+	other.start(quick)
+	f.wantRead(secrets, other.write(secrets, plain, key), key, false) // from now on the plugin remembers the seed of other
+	plugin.Refuse(codes.Unknown)
+	_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+	wantUnavailable(t, err, "refused")
+}
+
+// However the requests fall while a vault comes and goes six requests long, no row that is well is refused for good.
+func TestKMSFlaps(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", plugin.Provider("flapping"))), quick)
+	stored := f.write(secrets, plain, key)
+	const length = 6
+	outcomes := map[string]int{}
+	for pattern := range 1 << length {
+		t.Run(fmt.Sprintf("%0*b", length, pattern), func(t *testing.T) {
+			other := &fixture{t: t, file: f.file} // does not know the seed
+			other.start(encryption.Intervals{})
+			refused := make([]bool, length)
+			for i := range refused {
+				refused[i] = pattern>>(length-1-i)&1 != 0
+			}
+			plugin.Flap(codes.Unknown, refused...)
+			defer plugin.Flap(codes.OK)
+			_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+			var unavailable *value.UnavailableError
+			switch {
+			case err == nil:
+				outcomes["read"]++
+			case errors.As(err, &unavailable) && strings.Contains(err.Error(), "refused"):
+				outcomes["unavailable"]++
+			default:
+				t.Error(err)
+			}
+		})
+	}
+	// Half of them let the first request pass, four the one after a proof (1 00 0), and one the one after two (1 00 1 00).
+	// All others refuse a request of a proof.
+	if outcomes["read"] != 37 || outcomes["unavailable"] != 27 {
+		t.Errorf("got %v", outcomes)
+	}
+}
+
+// What is refused of a key that is not the plugin's present one may be so for now only, which the error says.
+func TestKMSOtherKey(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", plugin.Provider("keys"))), quick)
+	stored := f.write(secrets, plain, key)
+	read := func() string {
+		other := &fixture{t: t, file: f.file} // does not know the seed
+		other.start(quick)
+		_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+		var unavailable *value.UnavailableError
+		if err == nil || errors.As(err, &unavailable) {
+			t.Fatalf("got %v, want an error about the row", err)
+		}
+		return err.Error()
+	}
+	const says = "the row is of another key of the plugin"
+	for _, code := range []codes.Code{codes.Unknown, codes.InvalidArgument} {
+		plugin.Rotate("2")
+		plugin.Forget("1", code)
+		if text := read(); !strings.Contains(text, says) {
+			t.Errorf("%s: %s does not say that %s", code, text, says)
+		}
+	}
+	// Of the present key: another than it was, of the same key id.
+	plugin.Rotate("1")
+	if text := read(); strings.Contains(text, says) {
+		t.Error(text)
+	}
+}
+
+// That a seed is lost is proved once for all of its rows, and not for ever.
+func TestKMSLost(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", plugin.Provider("lost"))), quick)
+	stored := f.write(secrets, plain, key)
+	plugin.Rotate("2")
+	plugin.Forget("1", codes.Unknown)
+	read := func(f *fixture) int {
+		before := plugin.Decrypts()
+		if _, _, err := f.For(secrets).TransformFromStorage(t.Context(), stored, key); err == nil {
+			t.Error("a row of a lost key is read")
+		}
+		return plugin.Decrypts() - before
+	}
+	const proof = 6 // three of the seed, and three of something else
+	long := quick
+	long.FreshFailure = time.Hour
+	other := &fixture{t: t, file: f.file}
+	other.start(long)
+	for i, want := range []int{proof, 1, 1} {
+		if n := read(other); n != want {
+			t.Errorf("read %d: the plugin was asked %d times, want %d", i, n, want)
+		}
+	}
+	brief := &fixture{t: t, file: f.file}
+	brief.start(quick)
+	read(brief)
+	brief.await("another proof", func() bool { return read(brief) == proof })
+}
+
+// What a plugin says is cut, whatever it is about, and keeps its code.
+func TestKMSWords(t *testing.T) {
+	plugin := NewPlugin(t)
+	f := open(t, Config(Entry("secrets", plugin.Provider("talking"))), quick)
+	stored := f.write(secrets, plain, key)
+	plugin.Rotate("2")
+	other := &fixture{t: t, file: f.file} // does not know the seed
+	other.start(quick)
+	plugin.SetWords("begin " + strings.Repeat("ü", 10000))
+	for _, code := range []codes.Code{codes.Unknown, codes.InvalidArgument, codes.Unavailable} {
+		for _, row := range []bool{true, false} {
+			if row {
+				plugin.Forget("1", code)
+				plugin.Refuse(codes.OK)
+			} else {
+				plugin.Refuse(code)
+			}
+			_, _, err := other.For(secrets).TransformFromStorage(t.Context(), stored, key)
+			if err == nil || status.Code(err) != code || len(err.Error()) > 1000 || !utf8.ValidString(err.Error()) || !strings.Contains(err.Error(), "desc = begin ") {
+				t.Errorf("%s, about the row %t: got %.2000q", code, row, err)
+			}
+		}
+	}
+	plugin.Refuse(codes.Unknown)
+	plugin.Rotate("3")
+	f.await("notice", func() bool { return f.CheckKMS(t.Context()) != nil })
+	if err := f.CheckKMS(t.Context()); len(err.Error()) > 1000 {
+		t.Errorf("check says %.2000q", err)
+	}
+	if n := len(f.log.String()); n > 10000 {
+		t.Errorf("the log has %d bytes", n)
+	}
 }
 
 // A plugin that hangs is unavailable.

@@ -33,6 +33,9 @@ type Plugin struct {
 	decrypts  int                    // guarded by mu
 	refusals  int                    // still to come; guarded by mu
 	refusal   codes.Code             // guarded by mu
+	flaps     []bool                 // which requests are refused, before refusals; guarded by mu
+	words     string                 // of a refusal; guarded by mu
+	opened    map[string][]byte      // by ciphertext, nil: it does not remember; guarded by mu
 	forgotten codes.Code             // guarded by mu
 	hangs     chan struct{}          // closed when it goes on, nil: it does not hang; guarded by mu
 }
@@ -47,7 +50,7 @@ func NewPlugin(t testing.TB) *Plugin {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(directory) })
-	p := &Plugin{t: t, socket: filepath.Join(directory, "s"), keys: map[string]cipher.AEAD{}, healthz: "ok"}
+	p := &Plugin{t: t, socket: filepath.Join(directory, "s"), keys: map[string]cipher.AEAD{}, healthz: "ok", words: "refused"}
 	p.Rotate("1")
 	p.Start()
 	t.Cleanup(p.Stop)
@@ -99,6 +102,28 @@ func (p *Plugin) RefuseTimes(code codes.Code, times int) {
 	p.refusal, p.refusals = code, times
 }
 
+// Flap makes the plugin refuse with that code those of the next requests to encrypt or decrypt that are true, and none after
+// them, as one whose vault comes and goes.
+func (p *Plugin) Flap(code codes.Code, refused ...bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refusal, p.refusals, p.flaps = code, 0, refused
+}
+
+// SetWords sets what the plugin says when it refuses, which is "refused" at first.
+func (p *Plugin) SetWords(words string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.words = words
+}
+
+// Remember makes the plugin keep what it decrypts from now on, and give it out without its vault.
+func (p *Plugin) Remember() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened = map[string][]byte{}
+}
+
 // Hang makes the plugin answer nothing, until the function that it returns is called.
 func (p *Plugin) Hang() (goOn func()) {
 	hangs := make(chan struct{})
@@ -138,14 +163,21 @@ func (p *Plugin) wait(ctx context.Context) error {
 
 // refusedLocked returns the error of a request that is refused.
 func (p *Plugin) refusedLocked() error {
-	if p.refusals == 0 {
+	switch {
+	case len(p.flaps) > 0:
+		refused := p.flaps[0]
+		if p.flaps = p.flaps[1:]; !refused {
+			return nil
+		}
+	case p.refusals == 0:
 		return nil
+	default:
+		p.refusals--
 	}
-	p.refusals--
-	return status.Error(p.refusal, "refused") // nil for codes.OK
+	return status.Error(p.refusal, p.words) // nil for codes.OK
 }
 
-// Decrypts is how often a seed was opened.
+// Decrypts is how often the plugin was asked to decrypt.
 func (p *Plugin) Decrypts() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,12 +251,15 @@ func (p *Plugin) Decrypt(ctx context.Context, request *kmsapi.DecryptRequest) (*
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decrypts++
+	if plain, ok := p.opened[string(request.GetCiphertext())]; ok {
+		return &kmsapi.DecryptResponse{Plaintext: plain}, nil
+	}
 	if err := p.refusedLocked(); err != nil {
 		return nil, err
 	}
 	key := p.keys[request.GetKeyId()]
 	if key == nil && p.forgotten != codes.OK {
-		return nil, status.Error(p.forgotten, "refused")
+		return nil, status.Error(p.forgotten, p.words)
 	}
 	if key == nil || len(request.GetCiphertext()) < key.NonceSize() {
 		return nil, status.Error(codes.InvalidArgument, "key id or ciphertext is not known")
@@ -233,6 +268,9 @@ func (p *Plugin) Decrypt(ctx context.Context, request *kmsapi.DecryptRequest) (*
 	plain, err := key.Open(nil, nonce, sealed, nil)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if p.opened != nil {
+		p.opened[string(request.GetCiphertext())] = plain
 	}
 	return &kmsapi.DecryptResponse{Plaintext: plain}, nil
 }
