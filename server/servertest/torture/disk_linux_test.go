@@ -1,6 +1,7 @@
 package torture_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -72,24 +73,39 @@ func TestMustMount(t *testing.T) {
 	}
 }
 
-// fillDisk fills the file system, frees it after a while and starts what has ended.
+// fillDisk fills the file system, frees it after a while and starts what has ended. The first time it is full until a
+// process has met that: for a while each has space in the files that are there.
 func fillDisk(ctx context.Context, r *run) {
 	dir := filepath.Dir(r.servers[0].dir)
 	filler := filepath.Join(dir, "filler")
-	for {
+	for met := false; ; {
 		r.wait(ctx, time.Second, 2*time.Second)
-		if ctx.Err() != nil {
+		if r.context.Err() != nil || met && ctx.Err() != nil {
 			return
 		}
+		before := r.metFullDisk()
 		if err := fill(filler); err != nil {
 			r.t.Error(err)
 			return
 		}
 		r.fault("disk full")
-		r.note(fullStorage)
 		r.wait(ctx, 2*time.Second, 6*time.Second)
+		if !met {
+			until, cancel := context.WithTimeout(r.context, patience)
+			met = eventually(until, 10*time.Millisecond, func(context.Context) error {
+				if r.metFullDisk() == before {
+					return errors.New("nobody has met the full disk")
+				}
+				return nil
+			}) == nil
+			cancel()
+			pause(r.context, time.Second) // who has met it may be about to end
+		}
 		if err := os.Remove(filler); err != nil {
 			r.t.Error(err)
+		}
+		if r.metFullDisk() > before {
+			r.note(fullStorage)
 		}
 		for _, n := range r.nodes {
 			if n.pid() == 0 {
@@ -102,14 +118,32 @@ func fillDisk(ctx context.Context, r *run) {
 		for _, s := range r.servers {
 			if s.pid() == 0 {
 				r.fault("%s had ended", s.name)
-				if end := s.tail(3000); !strings.Contains(end, "no space left") {
+				if end := s.tail(3000); !strings.Contains(end, noSpace) {
 					r.t.Errorf("%s does not say why it ended: %s", s.name, end)
 				}
 				r.restart(s)
 			}
 			_ = s.ready(ctx)
 		}
+		if !met {
+			return // which the run fails for
+		}
 	}
+}
+
+// metFullDisk counts how often a process has said that a write failed for want of space. etcd ends by it.
+func (r *run) metFullDisk() (n int) {
+	count := func(p *process) {
+		log, _ := os.ReadFile(p.logFile) // there since it was started
+		n += bytes.Count(log, []byte(noSpace))
+	}
+	for _, node := range r.nodes {
+		count(node.process)
+	}
+	for _, s := range r.servers {
+		count(s.process)
+	}
+	return n
 }
 
 // fill writes until there is no space.
