@@ -5,13 +5,16 @@ package torture_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/storage/value"
@@ -21,10 +24,21 @@ import (
 
 // ciphers is the encryption of a run: which keys write, and which have written.
 type ciphers struct {
-	file    string
-	of      value.Transformer
-	written sync.Map // prefix, as a string, to the time of the latest row, as an int64
-	turn    int
+	file string
+	of   value.Transformer
+	turn int
+	// reload is how long after a change of the file rows may be written as before.
+	reload time.Duration
+
+	mu   sync.Mutex
+	rows []row // that were read since forget; guarded by mu
+}
+
+// row is one that etcd has told of.
+type row struct {
+	prefix, value string
+	read          int64 // when, which may be long after it was written
+	called        int64 // when its write was asked for
 }
 
 // providers are those that a run rotates through. All are always there, so that each row can be read.
@@ -49,7 +63,10 @@ func cipherPrefix(i int) string {
 // newCiphers writes the configuration that the servers begin with.
 func newCiphers(t *testing.T, of *resource) *ciphers {
 	dir := t.TempDir()
-	c := &ciphers{file: filepath.Join(dir, "encryption.yaml")}
+	c := &ciphers{file: filepath.Join(dir, "encryption.yaml"), reload: reloadTime}
+	if !notifies(t.TempDir()) {
+		c.reload += pollTime
+	}
 	encryptiontest.Write(t, c.file, cipherFile(0, of.plural))
 	all := filepath.Join(dir, "all.yaml")
 	encryptiontest.Write(t, all, cipherFile(0, of.plural))
@@ -62,43 +79,89 @@ func newCiphers(t *testing.T, of *resource) *ciphers {
 	return c
 }
 
+// reloadTime is how long a server takes to read a file that it is notified of, pollTime how long until it looks itself.
+const reloadTime, pollTime = 1500 * time.Millisecond, 10 * time.Second
+
+// notifies reports whether changes in a directory are told of.
+func notifies(dir string) bool {
+	notifier, err := fsnotify.NewWatcher()
+	if err != nil {
+		return false
+	}
+	defer notifier.Close()
+	if notifier.Add(dir) != nil || os.WriteFile(filepath.Join(dir, "f"), nil, 0o600) != nil {
+		return false
+	}
+	select {
+	case <-notifier.Events:
+		return true
+	case <-time.After(5 * time.Second):
+		return false
+	}
+}
+
 // decode decrypts a row. One that is not encrypted is an error.
 func (c *ciphers) decode(ctx context.Context, key string, data []byte, now int64) ([]byte, error) {
 	for i := range providers {
-		if prefix := cipherPrefix(i); bytes.HasPrefix(data, []byte(prefix)) {
-			c.written.Store(prefix, now)
-			out, _, err := c.of.TransformFromStorage(ctx, data, value.Key(key))
-			return out, err
+		prefix := cipherPrefix(i)
+		if !bytes.HasPrefix(data, []byte(prefix)) {
+			continue
 		}
+		out, _, err := c.of.TransformFromStorage(ctx, data, value.Key(key))
+		if err != nil {
+			return nil, err
+		}
+		if w, err := parse(out); err == nil { // else the recorder complains
+			c.mu.Lock()
+			c.rows = append(c.rows, row{prefix: prefix, value: w.object().value, read: now})
+			c.mu.Unlock()
+		}
+		return out, nil
 	}
 	return nil, fmt.Errorf("a row is not encrypted, it begins with %.16q", data)
 }
 
-// latest is the prefix of the latest row, and when it was written.
-func (c *ciphers) latest() (prefix string, at int64) {
-	c.written.Range(func(key, value any) bool {
-		if when := value.(int64); when >= at {
-			prefix, at = key.(string), when
-		}
-		return true
-	})
-	return prefix, at
+// forget forgets the rows read so far.
+func (c *ciphers) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows = nil
 }
 
-// reloadTime is how long after a change of the file rows may be written as before.
-const reloadTime = 1500 * time.Millisecond
+// calledAfter returns the rows whose writes were asked for after a time. When they were read says nothing of when they were
+// written: the recorder may be behind.
+func (c *ciphers) calledAfter(after int64, ops []*operation) (rows []row) {
+	called := map[string]int64{}
+	for _, op := range ops {
+		if op.call > after && op.value != "" {
+			called[op.value] = op.call
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, w := range c.rows {
+		if at, ok := called[w.value]; ok {
+			w.called = at
+			rows = append(rows, w)
+		}
+	}
+	return rows
+}
 
-// rotateKeys has another key write, over and over, and kills the server now and then.
-func rotateKeys(ctx context.Context, r *run) {
+// rotateKeys has another key write, over and over, and kills the server now and then. It takes longer where no rotation
+// is shown in time.
+func rotateKeys(short context.Context, r *run) {
 	c := r.ciphers
-	for {
+	for ctx := r.context; ; {
 		r.wait(ctx, 100*time.Millisecond, 400*time.Millisecond)
 		if ctx.Err() != nil {
 			return
 		}
+		c.forget()
 		c.turn++
+		want := cipherPrefix(c.turn)
 		encryptiontest.Write(r.t, c.file, cipherFile(c.turn, r.resource.plural))
-		r.fault("rows are written with %s", cipherPrefix(c.turn))
+		r.fault("rows are written with %s", want)
 		if r.random.IntN(3) == 0 {
 			s := r.servers[r.random.IntN(len(r.servers))]
 			r.fault("kill %s", s.name)
@@ -107,14 +170,29 @@ func rotateKeys(ctx context.Context, r *run) {
 			_ = s.ready(ctx)
 		}
 		since := r.now()
-		pause(ctx, reloadTime)
-		r.wait(ctx, 100*time.Millisecond, 500*time.Millisecond)
-		if prefix, at := c.latest(); at > since+int64(reloadTime) {
-			if prefix != cipherPrefix(c.turn) {
-				r.t.Errorf("a row begins with %s, %s after the file says %s", prefix, time.Duration(at-since), cipherPrefix(c.turn))
-			} else {
-				r.note(rotations)
+		pause(ctx, c.reload)
+		until, cancel := context.WithTimeout(ctx, patience)
+		_ = eventually(until, 20*time.Millisecond, func(context.Context) error {
+			if len(c.calledAfter(since+int64(c.reload), r.operations.all())) == 0 {
+				return errors.New("nothing is written")
 			}
+			return nil
+		})
+		cancel()
+		r.wait(ctx, 100*time.Millisecond, 500*time.Millisecond)
+		rows := c.calledAfter(since+int64(c.reload), r.operations.all())
+		for _, w := range rows {
+			if w.prefix != want {
+				r.t.Errorf("a row begins with %s; its write was asked for %s after the file says %s, and it was read after %s",
+					w.prefix, time.Duration(w.called-since), want, time.Duration(w.read-since))
+			}
+		}
+		switch {
+		case len(rows) > 0:
+			r.note(rotations)
+			ctx = short
+		case ctx.Err() == nil:
+			return // nothing is written any more
 		}
 	}
 }
@@ -123,21 +201,32 @@ func TestCiphers(t *testing.T) {
 	c := newCiphers(t, configMaps)
 	const key = "/registry/configmaps/torture/a"
 	ctx := t.Context()
-	row, err := c.of.TransformToStorage(ctx, []byte(`{"kind":"ConfigMap"}`), value.Key(key))
+	stored, err := c.of.TransformToStorage(ctx, []byte(`{"kind":"ConfigMap","data":{"v":"x"}}`), value.Key(key))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.decode(ctx, key, row, 5); err != nil || string(got) != `{"kind":"ConfigMap"}` {
+	if got, err := c.decode(ctx, key, stored, 5); err != nil || string(got) != `{"kind":"ConfigMap","data":{"v":"x"}}` {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if prefix, at := c.latest(); prefix != cipherPrefix(0) || at != 5 {
-		t.Errorf("the latest row is of %s at %d", prefix, at)
+	// Of its write only the time counts, not when it was read.
+	write := &operation{object: object{value: "x"}, call: 3}
+	if rows := c.calledAfter(2, []*operation{write}); len(rows) != 1 || rows[0] != (row{prefix: cipherPrefix(0), value: "x", read: 5, called: 3}) {
+		t.Errorf("got %v", rows)
+	}
+	for _, ops := range [][]*operation{nil, {{object: object{value: "y"}, call: 4}}, {{object: object{value: "x"}, call: 2}}} {
+		if rows := c.calledAfter(2, ops); rows != nil {
+			t.Errorf("%v: got %v", ops, rows)
+		}
+	}
+	c.forget()
+	if rows := c.calledAfter(2, []*operation{write}); rows != nil {
+		t.Errorf("got %v that was forgotten", rows)
 	}
 	if _, err := c.decode(ctx, key, []byte(`{"kind":"ConfigMap"}`), 6); err == nil || !strings.Contains(err.Error(), "not encrypted") {
 		t.Errorf("a row that is not encrypted: %v", err)
 	}
-	row[len(row)-1] ^= 1
-	if _, err := c.decode(ctx, key, row, 7); err == nil {
+	stored[len(stored)-1] ^= 1
+	if _, err := c.decode(ctx, key, stored, 7); err == nil {
 		t.Error("a row that was changed is taken")
 	}
 }
