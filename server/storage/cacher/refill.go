@@ -48,8 +48,9 @@ var errGap = &storage.Error{
 func (c *Cacher) fill(ctx context.Context) error {
 	started := c.config.Clock.Now()
 	suspect := c.suspect.Swap(false)
+	before := max(c.rv.Load(), c.told.highest.Load())
 	fresh, rv, err := c.list(ctx, suspect)
-	if err == nil && !suspect && rv < c.rv.Load() {
+	if err == nil && !suspect && rv < before {
 		// The storage was restored: a revision that is known may have another value in its new history.
 		suspect = true
 		fresh, rv, err = c.list(ctx, suspect)
@@ -79,6 +80,7 @@ func (c *Cacher) fill(ctx context.Context) error {
 		if suspect || rv < c.rv.Load() {
 			c.kept.clear() // they are of a history that did not happen
 			c.pending.clear()
+			c.told.highest.Store(rv)
 		}
 		fresh = c.reindexed(fresh)
 		c.commitCut(errGap, rv, &fresh)

@@ -38,7 +38,7 @@ func (f *flights) stop() {
 }
 
 // currentRevision returns a revision at least that of every write acknowledged before
-// the call. With errStale it is below one that the cache has seen.
+// the call. With errStale it is below one that the cache has seen, or was told of before.
 func (c *Cacher) currentRevision(ctx context.Context) (uint64, error) {
 	f := &c.flights
 	f.mu.Lock()
@@ -62,7 +62,7 @@ func (c *Cacher) currentRevision(ctx context.Context) (uint64, error) {
 
 // fly asks, then lets the next flight take off.
 func (c *Cacher) fly(ctx context.Context) (uint64, error) {
-	before := c.rv.Load()
+	before := max(c.rv.Load(), c.told.highest.Load())
 	rv, err := c.config.Storage.GetCurrentResourceVersion(ctx)
 	if err == nil && rv < before {
 		c.lostRevisions(before, rv)
@@ -101,7 +101,7 @@ func (c *Cacher) carry(ctx context.Context, next *flight) {
 }
 
 // lostRevisions has the cache filled again: the storage answers with a revision below
-// one that the cache has seen, so it was restored from an earlier state.
+// one that the cache has seen, or that it has said before, so it was restored from an earlier state.
 func (c *Cacher) lostRevisions(seen, current uint64) {
 	c.config.Logger.Warn("storage went back in time", "resource", c.config.Resource.String(), "seen", seen, "current", current)
 	c.suspect.Store(true) // a row of a revision that is used again may be another

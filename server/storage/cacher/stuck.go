@@ -14,8 +14,11 @@ const (
 	stuckLook = 5 * time.Second
 	// stuckLimit is how long a watch may be behind a revision that the storage has given, and come no nearer.
 	stuckLimit = 5 * time.Second
-	// quietLooks is at how many looks in a row nothing may have been heard of the storage's revision before it is asked.
-	quietLooks = 3
+	// quietLooks is at how many looks in a row nothing may have been heard of the storage's revision before it is asked,
+	// when an event has come lately. It doubles with each question, so often, until the next event comes: most caches are
+	// of resources that are hardly ever written to, and together they would ask many questions.
+	quietLooks     = 3
+	quietDoublings = 3
 	// longestStuckPause bounds the time that a watch has at least, which doubles with each before it that was stuck: a
 	// storage that is merely slow is given the time that it needs.
 	longestStuckPause = 5 * time.Minute
@@ -49,17 +52,24 @@ func raise(highest *atomic.Uint64, rv uint64) {
 // unstick begins the watch of the storage anew, until ctx is done, when it stays behind what the storage answers. It
 // goes on where the cache is, so that nothing is lost or listed; see fill.
 func (c *Cacher) unstick(ctx context.Context) {
-	quiet, stuck := 0, 0
-	var times uint64
+	quiet, asked, stuck := 0, 0, 0
+	var times, last, events uint64
 	var until time.Time // the watch of now has time until then
 	for c.pause(ctx, stuckPause(0)) {
 		at, watch := c.rv.Load(), c.following.Load()
 		if watch == nil || !c.isReady.Load() {
 			continue
 		}
-		if c.told.highest.Load() <= at && c.told.times.Load() == times {
-			if quiet++; quiet >= quietLooks {
+		if tail := c.ring.tail.Load(); tail != events {
+			events, asked = tail, 0
+		}
+		switch {
+		case at != last: // the watch has told something
+			last, quiet = at, 0
+		case c.told.highest.Load() <= at && c.told.times.Load() == times:
+			if quiet++; quiet >= quietLooks<<asked {
 				_, _ = c.askRevision(ctx) // what it says is heard
+				quiet, asked = 0, min(asked+1, quietDoublings)
 			}
 		}
 		if now := c.told.times.Load(); now != times {
@@ -74,16 +84,17 @@ func (c *Cacher) unstick(ctx context.Context) {
 			c.requestProgress()
 			continue
 		}
-		if err := c.reach(ctx, highest, stuckLimit, false); err == nil || c.rv.Load() != at {
+		err := c.reach(ctx, highest, stuckLimit, false)
+		if err == nil || c.rv.Load() != at {
 			stuck, until = 0, time.Time{}
+		}
+		if err == nil {
 			continue
 		}
+		// Asked also where the cache came nearer: highest may be of before the storage was restored, which ends with a
+		// new list, and until then each look would wait for it.
 		rv, err := c.askRevision(ctx)
 		if err != nil || c.following.Load() != watch || c.rv.Load() != at {
-			continue
-		}
-		if rv <= at {
-			c.told.highest.CompareAndSwap(highest, rv) // it was said before the storage was restored
 			continue
 		}
 		stuck++

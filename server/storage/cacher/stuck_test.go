@@ -185,7 +185,7 @@ func TestStuckBacksOff(t *testing.T) {
 		wantEvents(t, watcher, "ADDED a/x@2")
 		// The next one that is stuck is found soon again.
 		store.silenced.Store(store.made.Load())
-		putPod(t, store, "a", "y", "", "")
+		putPod(t, c, "a", "y", "", "")
 		time.Sleep(time.Minute)
 		before := time.Now()
 		wantEvents(t, watcher, "ADDED a/y@3")
@@ -209,6 +209,154 @@ func TestStuckRestored(t *testing.T) {
 		if n := counted(t, c.metrics.watchRestarts); n != 0 {
 			t.Errorf("%v watches were taken for stuck", n)
 		}
+		c.Stop()
+	})
+}
+
+// eager is a storage in which others write whenever it is asked for its revision.
+type eager struct {
+	*fake
+	is atomic.Bool
+}
+
+func (e *eager) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	if e.is.Load() {
+		e.skip(1)
+	}
+	return e.fake.GetCurrentResourceVersion(ctx)
+}
+
+// What a storage said before it was restored is forgotten, whoever has heard it: a healthy watch is not ended, and its
+// progress is not asked for without end, as others go on writing. What the cache has of the time before is read again.
+func TestStuckRestoredAndWritten(t *testing.T) {
+	tests := []struct {
+		name string
+		// hear makes the cache hear of revision 1000000, restore what it does once the storage is back at 500.
+		hear, restore func(t *testing.T, store *eager, c *Cacher)
+		every         time.Duration // others write
+		eager         bool
+	}{
+		{"the cache was there, others write often", hearThere, nil, time.Second, false},
+		{"the cache was there, others write now and then", hearThere, nil, time.Minute, true},
+		{"the cache was not there, others write often", hearOf, nil, time.Second, false},
+		{"the cache was not there, others write now and then", hearOf, nil, time.Minute, true},
+		{"the cache was stopped", func(t *testing.T, store *eager, c *Cacher) {
+			hearThere(t, store, c)
+			time.Sleep(time.Hour) // it stops
+			putPod(t, c, "a", "y", "", "")
+		}, func(t *testing.T, _ *eager, c *Cacher) {
+			connect(t, c)
+			mustWatch(t, c, testPrefix, selecting(t, "", "", "")).Stop() // it is found out at once
+		}, time.Second, false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &eager{fake: newFake()}
+				c := newTestCacher(t, store, func(c *Config) { c.IdleTimeout = 10 * time.Minute })
+				connect(t, c)
+				tc.hear(t, store, c)
+				lists := store.listsDone()
+				store.do(func() { store.silent, store.rv, store.rows, store.log = false, 500, map[string]storage.Row{}, nil })
+				if tc.restore != nil {
+					tc.restore(t, store, c)
+				}
+				end := time.Now().Add(time.Hour)
+				for found := time.Now().Add(time.Minute); time.Now().Before(found); time.Sleep(tc.every) {
+					store.skip(1)
+				}
+				watcher := mustWatch(t, c, testPrefix, selecting(t, "", "", ""))
+				defer watcher.Stop()
+				asked := store.asked()
+				store.is.Store(tc.eager)
+				for time.Now().Before(end) {
+					store.skip(1)
+					time.Sleep(tc.every)
+				}
+				if n := store.asked() - asked; n > 1000 {
+					t.Errorf("progress was asked for %d times in an hour", n)
+				}
+				if n := counted(t, c.metrics.watchRestarts); n != 0 {
+					t.Errorf("%v watches were taken for stuck", n)
+				}
+				if n := store.listsDone() - lists; n == 0 || n > 4 {
+					t.Errorf("%d lists of the storage", n)
+				}
+				c.Stop()
+			})
+		})
+	}
+}
+
+// hearThere has the cache come to the revision.
+func hearThere(t *testing.T, store *eager, c *Cacher) {
+	store.do(func() { store.rv = 1000000 })
+	mustList(t, c, testPrefix, selecting(t, "", "", ""))
+}
+
+// hearOf has a read hear of the revision, that the watch does not tell.
+func hearOf(t *testing.T, store *eager, c *Cacher) {
+	store.do(func() { store.silent, store.rv = true, 1000000 })
+	mustList(t, c, testPrefix, selecting(t, "", "", ""))
+}
+
+func (f *fake) asked() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.progress
+}
+
+// A cache that is quiet and well asks ever less often, and one that an event has come to soon again. A watch that is stuck
+// is found however long all was quiet.
+func TestQuietAsksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const longest = stuckLook * (quietLooks << quietDoublings)
+		store := &mute{fake: newFake()}
+		c := newTestCacher(t, store, nil)
+		connect(t, c)
+		watcher := mustWatch(t, c, testPrefix, selecting(t, "1", "", ""))
+		questions := func() int {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.current
+		}
+		for _, others := range []uint64{0, 1} {
+			before := questions()
+			for range 24 * 60 {
+				store.skip(others)
+				time.Sleep(time.Minute)
+			}
+			if n := questions() - before; n < int(24*time.Hour/longest/2) || n > int(24*time.Hour/longest)*5/4 {
+				t.Errorf("%d questions in a day, want one every %s", n, longest)
+			}
+		}
+		before := questions()
+		for range 24 * 60 * 2 { // what the watch tells is as good as an answer
+			store.skip(1)
+			if err := c.RequestWatchProgress(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(30 * time.Second)
+		}
+		if n := questions() - before; n > 1 {
+			t.Errorf("%d questions in a day in which the watch told of progress", n)
+		}
+		stuck := func(within time.Duration, want string, name string) {
+			t.Helper()
+			store.silenced.Store(store.made.Load())
+			putPod(t, store, "a", name, "", "")
+			time.Sleep(within)
+			began := time.Now()
+			wantEvents(t, watcher, want+rvString(store.rv))
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("the event came %s later than within %s", waited, within)
+			}
+		}
+		stuck(longest*3/2+20*time.Second, "ADDED a/x@", "x")
+		putPod(t, store, "a", "z", "", "")
+		wantEvents(t, watcher, "ADDED a/z@"+rvString(store.rv))
+		time.Sleep(2 * stuckLook)
+		stuck(time.Minute, "ADDED a/y@", "y")
 		c.Stop()
 	})
 }
