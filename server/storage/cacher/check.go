@@ -32,6 +32,8 @@ const (
 type comparison struct {
 	cached tree
 	attrs  storage.AttrFunc
+	// began is when the storage was begun to be read, zero where it did not come to that.
+	began time.Time
 	// seen counts rows. Those are read again of which the number is turn, modulo of.
 	seen, turn, of int
 }
@@ -43,11 +45,11 @@ type comparison struct {
 func (c *Cacher) Check(ctx context.Context) error {
 	c.usage.hold()
 	defer c.usage.release()
-	return c.checked(ctx, comparison{of: 1})
+	return c.checked(ctx, &comparison{of: 1})
 }
 
 // checked is a counted comparison. The cache must not be stopped as idle meanwhile.
-func (c *Cacher) checked(ctx context.Context, with comparison) error {
+func (c *Cacher) checked(ctx context.Context, with *comparison) error {
 	err := c.check(ctx, with)
 	switch {
 	case err == nil:
@@ -60,13 +62,14 @@ func (c *Cacher) checked(ctx context.Context, with comparison) error {
 	return err
 }
 
-func (c *Cacher) check(ctx context.Context, with comparison) error {
+func (c *Cacher) check(ctx context.Context, with *comparison) error {
 	if err := c.awaitReady(ctx); err != nil {
 		return err
 	}
 	if err := c.waitCurrent(ctx, c.config.FreshTimeout, true); err != nil {
 		return fmt.Errorf("cacher: check: %w", err)
 	}
+	with.began = c.config.Clock.Now()
 	v := c.snapshot()
 	with.cached, with.attrs = v.rows, c.config.GetAttrs
 	if v.rows.Len() < fewRows {
@@ -116,16 +119,18 @@ const idleChecks = 10
 const longestCheckPause = 5 * time.Minute
 
 // checkPause returns the time until the next comparison when the last took so long, so many have been left out since
-// then, and it is so long ago.
+// then, and it is so long ago. When it is overdue, because the cache was not level with its storage when it was due, it
+// is tried at CheckInterval: an attempt that reads nothing costs nothing.
 func (c *Cacher) checkPause(took time.Duration, left int, ago time.Duration) time.Duration {
 	pause := c.config.CheckInterval
-	if c.config.CheckShare > 0 {
+	overdue := ago >= longestCheckPause && pause < longestCheckPause
+	if c.config.CheckShare > 0 && !overdue {
 		wanted := max(time.Duration(float64(took)/c.config.CheckShare), pause<<min(left, idleChecks))
 		pause = max(pause, min(wanted, longestCheckPause))
 	}
 	pause = pause/2 + rand.N(pause)
-	if rest := longestCheckPause - ago; rest > 0 && c.config.CheckInterval < longestCheckPause {
-		pause = min(pause, rest)
+	if !overdue && c.config.CheckInterval < longestCheckPause {
+		pause = min(pause, longestCheckPause-ago)
 	}
 	return pause
 }
@@ -137,7 +142,7 @@ func (c *Cacher) checkNowAndThen(ctx context.Context) {
 	}
 	var equalAt uint64
 	var took time.Duration
-	last := c.config.Clock.Now()
+	last := c.config.Clock.Now() // of what has read the storage, whatever came of it
 	failed := false
 	for turn, left := 0, 0; c.pause(ctx, c.checkPause(took, left, c.config.Clock.Since(last))); {
 		if !c.fresh() {
@@ -149,13 +154,14 @@ func (c *Cacher) checkNowAndThen(ctx context.Context) {
 			continue
 		}
 		equalAt, left = 0, 0
-		started := c.config.Clock.Now()
-		err := c.checked(ctx, comparison{turn: turn % attrsShare, of: attrsShare}) // within a start of the cache, which a stop waits for
+		with := &comparison{turn: turn % attrsShare, of: attrsShare}
+		err := c.checked(ctx, with) // within a start of the cache, which a stop waits for
 		if ctx.Err() != nil {
 			return
 		}
-		if !errors.Is(err, errStale) { // else only the cache was waited for
-			took = c.config.Clock.Since(started)
+		if !with.began.IsZero() { // else only the cache was waited for
+			last = c.config.Clock.Now()
+			took = last.Sub(with.began)
 		}
 		if err != nil && !errors.Is(err, ErrInconsistent) {
 			level := slog.LevelInfo
@@ -166,7 +172,7 @@ func (c *Cacher) checkNowAndThen(ctx context.Context) {
 			failed = true
 			continue
 		}
-		failed, last = false, c.config.Clock.Now()
+		failed = false
 		turn++
 		switch {
 		case err != nil:

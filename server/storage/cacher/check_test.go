@@ -2,9 +2,11 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,7 +95,8 @@ func TestCheckPause(t *testing.T) {
 		{0.01, 0, 1000, 0, longestCheckPause},
 		{0, time.Minute, 5, 0, time.Second},
 		{0.01, 0, 8, longestCheckPause - 150*time.Second, 150 * time.Second},
-		{0.01, 0, 3, time.Hour, 8 * time.Second}, // it has failed since
+		{0.01, 0, 3, time.Hour, time.Second}, // it could not be tried
+		{0.01, time.Minute, 0, longestCheckPause, time.Second},
 	}
 	for _, tc := range tests {
 		c := newTestCacher(t, newFake(), func(c *Config) { c.CheckInterval, c.CheckShare = time.Second, tc.share })
@@ -128,6 +131,78 @@ func TestChecksAreNeverFarApart(t *testing.T) {
 				t.Errorf("%v comparisons while nothing was written", n)
 			}
 			c.Stop()
+		})
+	}
+}
+
+// awayFor is a storage that watches cannot be opened in, or exact lists read, for a while.
+type awayFor struct {
+	*fake
+	watchesFail, listsFail atomic.Bool
+}
+
+var errAway = errors.New("away")
+
+func (a *awayFor) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	if a.watchesFail.Load() {
+		return nil, errAway
+	}
+	return a.fake.Watch(ctx, key, opts)
+}
+
+func (a *awayFor) GetList(ctx context.Context, key string, opts storage.ListOptions) (storage.List, error) {
+	if opts.ResourceVersionMatch == metav1.ResourceVersionMatchExact {
+		time.Sleep(10 * time.Second)
+		if a.listsFail.Load() {
+			return storage.List{}, errAway
+		}
+	}
+	return a.fake.GetList(ctx, key, opts)
+}
+
+// A comparison that could not be made when it was due is made soon after, and one that fails costs no more than one that
+// does not.
+func TestChecksAreMadeUp(t *testing.T) {
+	const interval, takes = 5 * time.Second, 10 * time.Second
+	tests := []struct {
+		name string
+		fail func(a *awayFor, fails bool)
+		// within is how long after the trouble a comparison is done, errors how many fail in an hour of it.
+		within time.Duration
+		errors float64
+	}{
+		{"the watch is away", func(a *awayFor, fails bool) {
+			a.watchesFail.Store(fails)
+			a.kill(errAway)
+		}, 2*interval + longestBackoff + takes, 0},
+		{"lists fail", func(a *awayFor, fails bool) { a.listsFail.Store(fails) }, longestCheckPause + takes, 24},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &awayFor{fake: newFake()}
+				putPod(t, store, "a", "x", "", "")
+				c := newTestCacher(t, store, func(c *Config) { c.CheckInterval, c.CheckShare = interval, 1.0/200 })
+				connect(t, c)
+				for i := range 50 {
+					time.Sleep(longestCheckPause + takes)
+					tc.fail(store, true)
+					time.Sleep(longestCheckPause + takes + time.Duration(i)*time.Second)
+					tc.fail(store, false)
+					before := counted(t, c.metrics.checkSuccess)
+					time.Sleep(tc.within)
+					if counted(t, c.metrics.checkSuccess) == before {
+						t.Fatalf("no comparison within %s", tc.within)
+					}
+				}
+				tc.fail(store, true)
+				before := counted(t, c.metrics.checkError)
+				time.Sleep(time.Hour)
+				if n := counted(t, c.metrics.checkError) - before; n > tc.errors {
+					t.Errorf("%v comparisons have failed in an hour", n)
+				}
+				c.Stop()
+			})
 		})
 	}
 }
@@ -174,7 +249,7 @@ func TestCheckAttributes(t *testing.T) {
 				}
 				found := 0
 				for turn := range attrsShare {
-					if err := c.check(t.Context(), comparison{turn: turn, of: attrsShare}); err != nil {
+					if err := c.check(t.Context(), &comparison{turn: turn, of: attrsShare}); err != nil {
 						found++
 					}
 				}

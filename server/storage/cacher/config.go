@@ -68,7 +68,9 @@ type Config struct {
 	CheckInterval time.Duration
 	// CheckShare is the part of the time that comparisons may take: where the last one took so long that CheckInterval
 	// is too short for it, the next comes later, and where nothing is written it comes later too; but not later than
-	// five minutes after the last, unless CheckInterval is longer than that. 0 bounds nothing.
+	// five minutes after the last, unless CheckInterval is longer than that, or the cache is not level with its storage
+	// then: it is tried at CheckInterval from there on. One that failed while it read the storage counts as one. 0 bounds
+	// nothing.
 	CheckShare float64
 	// OnInconsistent is told of a difference that a comparison has found, after the cache has begun to be
 	// filled again. It must not wait; nil is not told.
