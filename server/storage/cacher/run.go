@@ -313,8 +313,9 @@ func (c *Cacher) endWatchers(err error) {
 func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
 	e := &event{kind: cut, rv: rv, err: err, at: c.config.Clock.Now().UnixNano()}
 	c.mu.Lock()
+	old := c.rows
 	if rows != nil {
-		c.ring.replaced(c.rows, *rows)
+		c.ring.replaced(old, *rows)
 		c.rows, c.frozen = *rows, nil
 	}
 	c.appendLocked(e)
@@ -326,7 +327,7 @@ func (c *Cacher) commitCut(err error, rv uint64, rows *tree) {
 	c.hub.publish([]*event{e})
 	c.revokeViews(head)
 	if rows != nil {
-		c.kept.replaced(*rows, rv)
+		c.kept.replaced(old, *rows, rv)
 	}
 	c.advanced.fire(0)
 	c.metrics.resourceVersion.Set(float64(rv % 1e15))

@@ -29,9 +29,12 @@ const (
 //
 // A row that an event has replaced is kept alive by the ring, until that forgets the event, and by the states that have
 // the row. So from then on the row is the cost of the latest state before the event, if it has the row, else no state
-// has. A state that is dropped leaves its rows to the one before, or to none: too many of them, as that has only those
-// from before its own time, so that nothing is kept that is not counted. The nodes of its trees are estimated from
-// the number of writes.
+// has. For each such row it is known which is the earliest state that has it: those between have it too. A state that is
+// dropped leaves the rows that it has not alone to the one before. A state that is added has none of the rows that are
+// charged: these were gone before it. The nodes of its trees are estimated from the number of writes.
+//
+// A row that a new list has replaced is charged at once, also where the ring keeps it for a while: then it is counted
+// twice until the ring forgets it.
 type snapshots struct {
 	// ring is charged for what states keep alive.
 	ring *ring
@@ -50,9 +53,27 @@ type snapshots struct {
 type snapshot struct {
 	view
 	used time.Time
-	// rowBytes are what the rows take that only this state and those before it have, writes how many there were while it
-	// was the latest, and cost what that was charged as.
+	// owed are what the rows take that only this state and those before it have, rowBytes their sum, writes how many
+	// there were while it was the latest, and cost what that was charged as.
+	owed                   []owed
 	rowBytes, writes, cost int64
+}
+
+// owed are so many bytes of rows of which the earliest state that has them is the one of revision since.
+type owed struct {
+	since uint64
+	bytes int64
+}
+
+func (s *snapshot) owe(since uint64, bytes int64) {
+	s.rowBytes += bytes
+	for i := range s.owed {
+		if s.owed[i].since == since {
+			s.owed[i].bytes += bytes
+			return
+		}
+	}
+	s.owed = append(s.owed, owed{since, bytes})
 }
 
 // init makes states charged to a ring.
@@ -142,13 +163,27 @@ func (s *snapshots) dropLocked(now time.Time) {
 	}
 }
 
-// removeLocked drops a state, and leaves what it is charged for to the one before it.
+// removeLocked drops a state, and leaves what it is charged for and has not alone to the one before it.
 func (s *snapshots) removeLocked(i int) {
 	gone := s.kept[i]
 	s.kept = slices.Delete(s.kept, i, i+1)
 	s.payLocked(-gone.cost)
+	if after := s.fromLocked(gone.rv); after != nil {
+		for _, kept := range s.kept {
+			if j := slices.IndexFunc(kept.owed, func(o owed) bool { return o.since == gone.rv }); j >= 0 {
+				bytes := kept.owed[j].bytes
+				kept.owed = slices.Delete(kept.owed, j, j+1)
+				kept.rowBytes -= bytes
+				kept.owe(after.rv, bytes)
+			}
+		}
+	}
 	if before := s.beforeLocked(gone.rv); before != nil {
-		before.rowBytes += gone.rowBytes
+		for _, o := range gone.owed {
+			if o.since < gone.rv {
+				before.owe(o.since, o.bytes)
+			}
+		}
 		before.writes += gone.writes
 		s.chargeLocked(before)
 	}
@@ -162,6 +197,21 @@ func (s *snapshots) beforeLocked(rv uint64) (latest *snapshot) {
 		}
 	}
 	return latest
+}
+
+// fromLocked returns the earliest state from rv on, nil where there is none.
+func (s *snapshots) fromLocked(rv uint64) (earliest *snapshot) {
+	for _, kept := range s.kept {
+		if kept.rv >= rv && (earliest == nil || kept.rv < earliest.rv) {
+			earliest = kept
+		}
+	}
+	return earliest
+}
+
+// oweLocked notes that only latest and the states before it have a row any more, and since when.
+func (s *snapshots) oweLocked(latest *snapshot, el *element) {
+	latest.owe(s.fromLocked(el.row.ResourceVersion).rv, el.size())
 }
 
 // chargeLocked charges for what a state keeps alive, as far as it has not been.
@@ -220,14 +270,15 @@ func (s *snapshots) forgot(e *event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if latest := s.beforeLocked(e.rv); latest != nil && e.prev.row.ResourceVersion <= latest.rv {
-		latest.rowBytes += e.prev.size()
+		s.oweLocked(latest, e.prev)
 		s.chargeLocked(latest)
 		s.shedLocked(s.limit)
 	}
 }
 
-// replaced is told that other rows, those of revision rv, have taken the place of those that there were.
-func (s *snapshots) replaced(fresh tree, rv uint64) {
+// replaced is told that fresh, the rows of revision rv, have taken the place of old. Rows that had gone before are
+// charged when the ring forgets how.
+func (s *snapshots) replaced(old, fresh tree, rv uint64) {
 	if s.count.Load() == 0 {
 		return
 	}
@@ -238,8 +289,8 @@ func (s *snapshots) replaced(fresh tree, rv uint64) {
 		return
 	}
 	latest.rows.Scan(func(at item) bool {
-		if fresh.get(at.key) != at.el {
-			latest.rowBytes += at.el.size()
+		if fresh.get(at.key) != at.el && old.get(at.key) == at.el {
+			s.oweLocked(latest, at.el)
 		}
 		return true
 	})
