@@ -50,10 +50,14 @@ func (s *Store) failWrite(ctx context.Context, key string, err error) error {
 		return failure
 	}
 	if classify(err) == storage.ErrCodeUnreachable && !unsent(err) {
-		return &storage.Error{Code: storage.ErrCodeTimeout, Key: key, Err: err,
-			Message: "etcd: " + err.Error() + "; the write may have happened"}
+		return mayHaveHappened(key, err)
 	}
 	return s.fail(ctx, key, err)
+}
+
+// mayHaveHappened returns the error of a write of which nothing is known.
+func mayHaveHappened(key string, err error) error {
+	return &storage.Error{Code: storage.ErrCodeTimeout, Key: key, Message: "etcd: " + err.Error() + "; the write may have happened", Err: err}
 }
 
 // noSpace returns the error of a write that a full etcd has refused.

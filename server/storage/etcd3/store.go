@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/metadata"
 
@@ -150,19 +149,12 @@ func (s *Store) Create(ctx context.Context, key string, served []byte, ttl uint6
 	if err != nil {
 		return storage.Row{}, err
 	}
-	exists := &storage.Error{Code: storage.ErrCodeKeyExists, Key: key, Message: "key exists"}
 	resp, err := s.put(ctx, &s.ops.create, key, 0, stored, ttl, nil)
-	if errors.Is(err, rpctypes.ErrNoSpace) {
-		// A full etcd refuses before it compares. Who makes sure that an object is there, as each start does, has it.
-		if kv, failed := s.fetch(ctx, key); failed == nil && kv != nil {
-			return storage.Row{}, exists
-		}
-	}
 	if err != nil {
 		return storage.Row{}, err
 	}
 	if !resp.Succeeded {
-		return storage.Row{}, exists
+		return storage.Row{}, &storage.Error{Code: storage.ErrCodeKeyExists, Key: key, Message: "key exists"}
 	}
 	return s.row(key, data, uint64(resp.Header.Revision))
 }

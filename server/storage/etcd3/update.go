@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -143,10 +145,34 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 		if err == nil {
 			return resp, nil
 		}
-		// A shared lease may have been revoked meanwhile.
-		if !errors.Is(err, rpctypes.ErrLeaseNotFound) || retried {
+		switch {
+		case errors.Is(err, rpctypes.ErrNoSpace):
+			return s.outOfSpace(ctx, key, rev, stored, err)
+		case !errors.Is(err, rpctypes.ErrLeaseNotFound) || retried:
 			return nil, s.failWrite(ctx, key, err)
 		}
+		// A shared lease has been revoked meanwhile.
 		s.leases.Forget(lease)
 	}
+}
+
+// outOfSpace returns how a put ended of which etcd said that it has no space: that is also what it says of the write by which it
+// becomes full, which it has done. Once it is full, it refuses a write before it compares revisions. So what is there tells, and
+// is returned as a transaction would: the put was done, or the row is another than it was to replace. One that another has
+// overwritten since is taken for the latter.
+func (s *Store) outOfSpace(ctx context.Context, key string, rev int64, stored []byte, refused error) (*clientv3.TxnResponse, error) {
+	kv, err := s.fetch(ctx, key)
+	switch now := kv.GetModRevision(); {
+	case err != nil:
+		return nil, mayHaveHappened(key, refused)
+	case now == rev:
+		return nil, s.failWrite(ctx, key, refused)
+	case now > rev && bytes.Equal(kv.Value, stored):
+		return &clientv3.TxnResponse{Succeeded: true, Header: &etcdserverpb.ResponseHeader{Revision: now}}, nil
+	}
+	found := &etcdserverpb.RangeResponse{}
+	if kv != nil {
+		found.Kvs = []*mvccpb.KeyValue{kv}
+	}
+	return &clientv3.TxnResponse{Responses: []*etcdserverpb.ResponseOp{{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: found}}}}, nil
 }

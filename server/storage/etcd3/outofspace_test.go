@@ -1,0 +1,137 @@
+package etcd3_test
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/storagetest"
+)
+
+// fullKV is the KV of an etcd without space.
+type fullKV struct {
+	clientv3.KV
+	// applies says that it becomes full by the next transaction, which it does; otherwise it is full.
+	applies bool
+	// deaf says that it answers no reads behind a transaction.
+	deaf bool
+	// before the transaction another does this.
+	before func()
+	wrote  bool
+}
+
+func (f *fullKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if f.deaf && f.wrote {
+		return nil, rpctypes.ErrNoLeader
+	}
+	return f.KV.Get(ctx, key, opts...)
+}
+
+func (f *fullKV) Txn(ctx context.Context) clientv3.Txn { return &fullTxn{f.KV.Txn(ctx), f} }
+
+type fullTxn struct {
+	clientv3.Txn
+	kv *fullKV
+}
+
+func (t *fullTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { t.Txn = t.Txn.If(cs...); return t }
+func (t *fullTxn) Then(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Then(ops...); return t }
+func (t *fullTxn) Else(ops ...clientv3.Op) clientv3.Txn { t.Txn = t.Txn.Else(ops...); return t }
+func (t *fullTxn) Commit() (*clientv3.TxnResponse, error) {
+	if before := t.kv.before; before != nil {
+		t.kv.before = nil
+		before()
+	}
+	t.kv.wrote = true
+	if t.kv.applies {
+		t.kv.applies = false
+		if _, err := t.Txn.Commit(); err != nil {
+			return nil, err
+		}
+	}
+	return nil, rpctypes.ErrNoSpace
+}
+
+// An etcd says of the write by which it becomes full that it has no space for it, and has done it.
+func TestOutOfSpace(t *testing.T) {
+	const create, update = "create", "update"
+	put := func(ctx context.Context, s *etcd3.Store, o storagetest.Object) error {
+		_, err := s.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{IgnoreNotFound: true}, func(storage.Row) ([]byte, uint64, error) {
+			return o.With("k", "theirs").JSON(), 0, nil
+		})
+		return err
+	}
+	remove := func(ctx context.Context, s *etcd3.Store, o storagetest.Object) error {
+		_, err := s.Delete(ctx, o.Key(), storage.DeleteOptions{})
+		return err
+	}
+	for i, tc := range []struct {
+		name, verb    string
+		applies, deaf bool
+		// other is done by another before the write.
+		other func(ctx context.Context, s *etcd3.Store, o storagetest.Object) error
+		code  storage.ErrorCode // 0: none
+	}{
+		{name: "a create that is done", verb: create, applies: true},
+		{name: "a create that is refused", verb: create, code: storage.ErrCodeNoSpace},
+		{name: "a create of what is there", verb: create, other: put, code: storage.ErrCodeKeyExists},
+		{name: "a create of which nothing is known", verb: create, applies: true, deaf: true, code: storage.ErrCodeTimeout},
+		{name: "an update that is done", verb: update, applies: true},
+		{name: "an update that is refused", verb: update, code: storage.ErrCodeNoSpace},
+		{name: "an update of what is another by now", verb: update, other: put, code: storage.ErrCodeNoSpace},
+		{name: "an update of what is gone", verb: update, other: remove, code: storage.ErrCodeKeyNotFound},
+		{name: "an update of which nothing is known", verb: update, applies: true, deaf: true, code: storage.ErrCodeTimeout},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			e := start(t, etcd3.EmbeddedConfig{DataDir: filepath.Join(t.TempDir(), "etcd"), UnsafeNoFsync: true})
+			plain := newStore(t, etcd3.Config{Client: e.Client()})
+			o := storagetest.NewObject(fmt.Sprint("o", i))
+			if tc.verb == update {
+				if _, err := plain.Create(t.Context(), o.Key(), o.JSON(), 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			full := &fullKV{KV: e.Client().KV, applies: tc.applies, deaf: tc.deaf}
+			if tc.other != nil {
+				full.before = func() {
+					if err := tc.other(t.Context(), plain, o); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			client := clientv3.NewCtxClient(t.Context())
+			client.KV = full
+			store := newStore(t, etcd3.Config{Client: client})
+			ours := o.With("k", "ours")
+			var row storage.Row
+			var err error
+			if tc.verb == create {
+				row, err = store.Create(t.Context(), o.Key(), ours.JSON(), 0)
+			} else {
+				row, err = store.GuaranteedUpdate(t.Context(), o.Key(), storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) {
+					return ours.JSON(), 0, nil
+				})
+			}
+			if storage.CodeOf(err) != tc.code || (err == nil) != (tc.code == 0) {
+				t.Fatalf("got %v, want code %v", err, tc.code)
+			}
+			now, failed := plain.Get(t.Context(), o.Key(), storage.GetOptions{IgnoreNotFound: true})
+			if failed != nil {
+				t.Fatal(failed)
+			}
+			if err == nil && (row.ResourceVersion != now.ResourceVersion || string(row.Value) != string(now.Value)) {
+				t.Errorf("got %d %s, etcd has %d %s", row.ResourceVersion, row.Value, now.ResourceVersion, now.Value)
+			}
+			if done := strings.Contains(string(now.Value), "ours"); done != tc.applies {
+				t.Errorf("it is done: %t", done)
+			}
+		})
+	}
+}
