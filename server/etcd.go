@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,6 +29,7 @@ type etcd struct {
 	done      <-chan struct{}
 	closeEtcd func() error
 
+	pings     sync.WaitGroup
 	health    *etcd3.Health
 	leases    *etcd3.Leases
 	compactor *etcd3.Compactor // nil: others drop the history
@@ -83,8 +85,8 @@ func (e *etcd) full(context.Context) error {
 	return nil
 }
 
-// ping reads from the etcd, within timeout. An etcd that is known to be down is not asked, nor one that is being
-// defragmented, which would not heed the timeout.
+// ping reads from the etcd, within timeout. One that is known to be down is not asked, nor an embedded one that is known to be
+// defragmented. Where it is and that is not known, as by etcdctl, the read does not heed the timeout and stays behind.
 func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) error {
 	if full := (*etcd3.FullError)(nil); errors.As(e.full(ctx), &full) && full.Blocked {
 		return full
@@ -94,8 +96,17 @@ func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	_, err := e.client.Get(ctx, prefix+"/health", clientv3.WithCountOnly())
-	return err
+	answered := make(chan error, 1)
+	e.pings.Go(func() {
+		_, err := e.client.Get(ctx, prefix+"/health", clientv3.WithCountOnly())
+		answered <- err
+	})
+	select {
+	case err := <-answered:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (e *etcd) close() error {
@@ -105,6 +116,7 @@ func (e *etcd) close() error {
 	if e.health != nil {
 		e.health.Close()
 	}
+	e.pings.Wait()
 	return e.closeEtcd()
 }
 
@@ -179,12 +191,13 @@ func (c *clusters) close() error {
 }
 
 // readiness returns upstream's checks: one of each cluster for health, and one more for readiness; there also, whether the
-// embedded one is full. A defragmentation fails readiness only: to start again would not end it, but begin it again.
+// embedded one is full. An embedded one that does not answer fails readiness only: that is a defragmentation, which is not ended
+// but begun again by a start, or a disk that hangs. When it ends by itself, so does the server.
 func (c *clusters) readiness(config *Config) (healthy, ready []check) {
 	for _, e := range c.all {
 		healthy = append(healthy, check{e.name, func(ctx context.Context) error {
 			err := e.ping(ctx, config.EtcdPrefix, config.Storage.HealthcheckTimeout)
-			if full := (*etcd3.FullError)(nil); errors.As(err, &full) {
+			if err != nil && e.space != nil {
 				return &warning{err}
 			}
 			return err

@@ -8,6 +8,9 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"weir.dev/weir/server/storage/etcd3"
 )
@@ -78,6 +81,53 @@ func TestHealthOfBlockedEtcd(t *testing.T) {
 	}
 	if len(healthy) != 1 || len(ready) != 2 {
 		t.Errorf("%d and %d checks", len(healthy), len(ready))
+	}
+}
+
+// heedless is the KV of an embedded etcd that somebody defragments: it answers when that is done, whatever the deadline.
+type heedless struct {
+	clientv3.KV
+	done chan struct{}
+}
+
+func (h heedless) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	<-h.done
+	return &clientv3.GetResponse{}, nil
+}
+
+// spacious is a space that is not full.
+type spacious struct{}
+
+func (spacious) Full() error { return nil }
+
+// The same where it is not known what keeps it from answering: the checks heed their timeouts.
+func TestHealthOfHeedlessEtcd(t *testing.T) {
+	for _, embedded := range []bool{true, false} {
+		e := &etcd{name: "etcd", client: clientv3.NewCtxClient(t.Context()), closeEtcd: func() error { return nil }}
+		if embedded {
+			e.space = spacious{}
+		}
+		kv := heedless{done: make(chan struct{})}
+		e.client.KV = kv
+		config := &Config{}
+		config.Storage.HealthcheckTimeout, config.Storage.ReadycheckTimeout = time.Millisecond, time.Millisecond
+		healthy, ready := (&clusters{all: []*etcd{e}}).readiness(config)
+		var told *warning
+		if err := healthy[0].ok(t.Context()); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &told) != embedded {
+			t.Errorf("embedded %t: health is %#v", embedded, err)
+		}
+		if err := ready[0].ok(t.Context()); !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &told) {
+			t.Errorf("embedded %t: readiness is %#v", embedded, err)
+		}
+		close(kv.done)
+		for _, c := range []check{healthy[0], ready[0]} {
+			for c.ok(t.Context()) != nil { // a millisecond may be too little
+				t.Log("not yet")
+			}
+		}
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,14 +1,25 @@
 package server_test
 
 import (
+	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	testclock "k8s.io/utils/clock/testing"
 
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/storage/etcd3"
 )
 
 // big is the body of a ConfigMap of 900 KB.
@@ -88,4 +99,80 @@ func TestFullOfObjects(t *testing.T) {
 		code, _ := tt.request(http.MethodPost, configMapsPath, configMapBody("more", ""))
 		return code == http.StatusCreated
 	})
+}
+
+// holding is a log that holds who writes a line of a defragmentation.
+type holding struct {
+	slog.Handler
+	held, goOn chan struct{}
+}
+
+func (h holding) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "embedded etcd is being defragmented") {
+		close(h.held)
+		<-h.goOn
+	}
+	return nil
+}
+
+func (h holding) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h holding) WithAttrs([]slog.Attr) slog.Handler { return h }
+
+// A server that starts with a full etcd serves while that is defragmented: it is live, not ready, and then is.
+func TestFullAtStart(t *testing.T) {
+	dir := t.TempDir()
+	// The clock stands still, so that this one stays full.
+	full, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: filepath.Join(dir, "etcd"), UnsafeNoFsync: true,
+		QuotaBytes: server.MinEmbeddedEtcdQuotaBytes, Clock: testclock.NewFakeClock(time.Now())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = full.Client().Put(t.Context(), "a", strings.Repeat("x", 1<<20))
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Error(err)
+	}
+	if err := full.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	log := holding{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
+	s, err := server.New(t.Context(), server.Config{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(log), EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	run.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	defer run.Wait()
+	defer cancel()
+	goOn := sync.OnceFunc(func() { close(log.goOn) })
+	defer goOn()
+
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // it is this process
+	defer client.CloseIdleConnections()
+	want := func(path string, code int, text string) {
+		t.Helper()
+		resp, err := client.Get(s.URL() + path)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer resp.Body.Close()
+		if got, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != code || !strings.Contains(string(got), text) {
+			t.Errorf("%s: %d %s %v, want %d %q", path, resp.StatusCode, got, err, code, text)
+		}
+	}
+	<-log.held
+	want("/livez?verbose", http.StatusOK, "[+]etcd ok, with a warning: reason withheld\n")
+	want("/readyz", http.StatusInternalServerError, "[-]etcd-readiness failed: reason withheld\n")
+	goOn()
+	soon(t, "it is ready", func() bool { return s.Ready() == nil })
+	want("/readyz?verbose", http.StatusOK, "[+]etcd-space ok\n")
 }

@@ -89,7 +89,8 @@ func (c *Compactor) Close() {
 }
 
 // Revision returns the latest revision known to be compacted, 0 for none. It lags
-// behind another server's compaction by one interval at most.
+// behind another server's compaction by one interval at most, and behind that of an
+// etcd which makes room by two.
 func (c *Compactor) Revision() int64 { return c.revision.Load() }
 
 func (c *Compactor) run(ctx context.Context) {

@@ -199,7 +199,7 @@ func (c EmbeddedConfig) server() (config.ServerConfig, error) {
 
 // space returns what makes room in the server when it is full.
 func (c EmbeddedConfig) space(server *etcdserver.EtcdServer, client *clientv3.Client) *space {
-	s := &space{server: server, client: client, quota: c.QuotaBytes, room: int64(server.Cfg.MaxRequestBytes), clock: c.Clock, logger: c.Logger}
+	s := &space{server: server, client: client, quota: c.QuotaBytes, room: int64(server.Cfg.MaxRequestBytes), clock: c.Clock, logger: c.Logger, diskFree: diskFree}
 	if s.clock == nil {
 		s.clock = clock.RealClock{}
 	}
@@ -250,7 +250,7 @@ func (e *Embedded) elect(ctx context.Context) error {
 func (e *Embedded) Client() *clientv3.Client { return e.client }
 
 // Full returns nil, or a *FullError that says why no writes are taken and what is done about it. Where history fills the quota,
-// it is dropped and the database defragmented.
+// it is dropped and the database defragmented, after a start too.
 func (e *Embedded) Full() error {
 	if full := e.space.full.Load(); full != nil {
 		return full

@@ -17,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	etcdstorage "go.etcd.io/etcd/server/v3/storage"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"k8s.io/utils/clock"
 )
@@ -25,29 +26,35 @@ import (
 const DefaultQuotaBytes = etcdstorage.MaxQuotaBytes
 
 const (
-	// spaceInterval is how often it is looked whether an embedded etcd is full, and fullInterval whether one that was full of
-	// objects has lost some.
+	// spaceInterval is how often it is looked whether an embedded etcd is full, and fullInterval whether one that is full can
+	// be made less so.
 	spaceInterval = time.Second
 	fullInterval  = 5 * time.Second
 	// defragmentRest is for how many times as long as a defragmentation took there is no other: the etcd is blocked by
 	// them for a twentieth of the time at most, also where each frees next to nothing.
 	defragmentRest = 19
+	// failureRest is for how long nothing is tried when that has failed.
+	failureRest = time.Minute
+	// objectsRest is for how long the history of an etcd that is full of objects is kept although some were deleted, where
+	// they seem to be too few.
+	objectsRest = 2 * time.Minute
 	// compactionTimeout bounds the wait for a compaction, which goes on behind it.
 	compactionTimeout = 10 * time.Minute
 	compactionPoll    = 20 * time.Millisecond
-	// settleCommits: a page is freed in one transaction, found free in a later one, which no reader may be older than, and
-	// counted at the end of that.
-	settleCommits = 4
+	// diskMargin is what a defragmentation leaves of the disk to what else is written.
+	diskMargin = 16 << 20
 )
 
-// FullError says that an embedded etcd takes no writes but deletions.
+// FullError says that an embedded etcd takes no writes but deletions. Where it is neither Freeing nor has an Err, objects,
+// not their history, fill the quota.
 type FullError struct {
-	// Freeing says that space is being made, and writes will be taken again by themselves. Otherwise objects, not their
-	// history, fill the quota.
+	// Freeing says that space is being made, and writes will be taken again by themselves.
 	Freeing bool
 	// Blocked says that it is being defragmented: nothing is answered until that is done.
 	Blocked bool
-	// NotBefore is when it is defragmented, where that is put off because the last time is not long ago.
+	// Err is why no space could be made. It is tried again.
+	Err error
+	// NotBefore is when space is made, where that is put off because the last time is not long ago.
 	NotBefore time.Time
 	// Bytes is the size of the database, QuotaBytes the one from which writes are refused.
 	Bytes, QuotaBytes int64
@@ -56,6 +63,8 @@ type FullError struct {
 func (e *FullError) Error() string {
 	text := fmt.Sprintf("embedded etcd is full: %d bytes of a quota of %d; ", e.Bytes, e.QuotaBytes)
 	switch {
+	case e.Err != nil:
+		return text + "making room failed, and is tried again after " + e.NotBefore.Format(time.RFC3339) + ": " + e.Err.Error()
 	case !e.NotBefore.IsZero():
 		return text + "its history is dropped, and it is defragmented after " + e.NotBefore.Format(time.RFC3339) +
 			", as it was not long ago and answers nothing meanwhile; then writes are taken again. Better start with a larger --embedded-etcd-quota-backend-bytes"
@@ -68,6 +77,10 @@ func (e *FullError) Error() string {
 
 // space makes room in an embedded etcd that is full. etcd then raises an alarm, under which it takes no writes until
 // the alarm is taken back; what its quota bounds is the size of the file, which only a defragmentation makes smaller.
+//
+// While there is an alarm, it is taken back as soon as the file leaves room. Until then history is dropped, and what is left is
+// counted: if it would leave room in a file of its own, that is what a defragmentation makes, else objects fill the etcd.
+// Then, and after a defragmentation or a failure, nothing is tried for a while.
 type space struct {
 	server *etcdserver.EtcdServer
 	client *clientv3.Client
@@ -76,30 +89,34 @@ type space struct {
 	room   int64
 	clock  clock.Clock
 	logger *slog.Logger
+	// diskFree returns how many bytes can still be written below a directory.
+	diskFree func(dir string) (int64, error)
 
 	full atomic.Pointer[FullError] // nil: it takes writes
-	// compacted is the revision up to which history is dropped, packed what the last defragmentation of this alarm left,
-	// nil for none, rest until when there is no other. Only run uses them.
-	compacted int64
-	packed    *packed
-	rest      time.Time
+	// objects is what filled the etcd when it was last found full of them, nil while it was not; rest until when nothing is
+	// tried. Only start and then run use them.
+	objects *objects
+	rest    time.Time
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
 
-// packed is what a defragmentation left at a revision: rows, and the bytes that each takes on average.
-type packed struct {
-	revision, rows, perRow int64
+// objects filled so many bytes at a revision, and of these so many are gone at a later one.
+type objects struct {
+	bytes, gone int64
+	revision    int64 // up to which gone is counted
+	at          time.Time
 }
 
-// start makes room where there is none, and then whenever there is none until close.
+// start takes back the alarm where there is room, as when the quota is a larger one than it was. Whenever there is none, it
+// is made behind it, until close: the etcd serves reads and deletions meanwhile.
 func (s *space) start(ctx context.Context) {
 	s.clean(ctx)
-	next := s.look(ctx)
+	s.check(ctx)
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
-	s.done.Go(func() { s.run(background, next) })
+	s.done.Go(func() { s.run(background) })
 }
 
 // clean removes what defragmentations have left that ended with the process.
@@ -124,12 +141,11 @@ func (s *space) close() {
 	}
 }
 
-func (s *space) run(ctx context.Context, next time.Duration) {
+func (s *space) run(ctx context.Context) {
 	for {
-		timer := s.clock.NewTimer(next)
+		timer := s.clock.NewTimer(s.look(ctx))
 		select {
 		case <-timer.C():
-			next = s.look(ctx)
 		case <-ctx.Done():
 			timer.Stop()
 			return
@@ -139,117 +155,191 @@ func (s *space) run(ctx context.Context, next time.Duration) {
 
 // look makes room if the etcd is full, and returns when to look again.
 func (s *space) look(ctx context.Context) time.Duration {
-	var alarm *etcdserverpb.AlarmMember
-	for _, a := range s.server.Alarms() {
-		if a.GetAlarm() == etcdserverpb.AlarmType_NOSPACE {
-			alarm = a
-		}
-	}
-	if alarm == nil {
-		s.full.Store(nil)
-		s.packed = nil
+	if !s.check(ctx) {
 		return spaceInterval
 	}
-	if s.full.Load() == nil {
-		s.set(FullError{Freeing: true})
-		s.logger.WarnContext(ctx, "embedded etcd is full: its history is dropped, and it is defragmented if that helps",
-			"bytes", s.server.Backend().Size(), "quotaBytes", s.quota)
+	if err := s.makeRoom(ctx); err != nil {
+		s.failed(ctx, err)
 	}
-	freed, err := s.free(ctx)
-	if err == nil && freed {
-		_, err = s.client.Maintenance.AlarmDisarm(ctx, (*clientv3.AlarmMember)(alarm))
-	}
-	switch {
-	case err != nil:
-		if ctx.Err() == nil {
-			s.logger.ErrorContext(ctx, "embedded etcd is full, and making room failed", "error", err)
-		}
-		return fullInterval
-	case !freed:
+	if s.check(ctx) {
 		return fullInterval
 	}
-	s.full.Store(nil)
-	s.packed = nil
-	s.logger.InfoContext(ctx, "embedded etcd takes writes again", "bytes", s.server.Backend().Size(), "quotaBytes", s.quota)
 	return spaceInterval
 }
 
-// free reports whether there is room, after it has dropped the history and, where that may give room, defragmented.
-func (s *space) free(ctx context.Context) (bool, error) {
-	if err := s.compact(ctx); err != nil {
-		return false, err
+// check notes whether the etcd is full, after it has taken back the alarm if there is room.
+func (s *space) check(ctx context.Context) (full bool) {
+	alarm := s.alarm()
+	size := s.backend().Size()
+	if alarm != nil && s.full.Load() == nil {
+		s.set(FullError{Freeing: true})
+		s.logger.WarnContext(ctx, "embedded etcd is full: its history is dropped, and it is defragmented if that helps",
+			"bytes", size, "quotaBytes", s.quota)
 	}
-	if err := s.settle(ctx); err != nil {
-		return false, err
+	if alarm != nil && !s.leavesRoom(size) {
+		return true
 	}
-	gain, err := s.gain(ctx)
+	if alarm != nil {
+		if _, err := s.client.Maintenance.AlarmDisarm(ctx, alarm); err != nil {
+			s.failed(ctx, fmt.Errorf("take back the alarm: %w", err))
+			return true
+		}
+		s.logger.InfoContext(ctx, "embedded etcd takes writes again", "bytes", size, "quotaBytes", s.quota)
+	}
+	s.full.Store(nil)
+	s.objects = nil
+	return false
+}
+
+// alarm returns that of a full etcd, nil for none.
+func (s *space) alarm() *clientv3.AlarmMember {
+	for _, a := range s.server.Alarms() {
+		if a.GetAlarm() == etcdserverpb.AlarmType_NOSPACE {
+			return (*clientv3.AlarmMember)(a)
+		}
+	}
+	return nil
+}
+
+// leavesRoom reports whether a file of so many bytes leaves room for a write.
+func (s *space) leavesRoom(bytes int64) bool { return bytes+s.room <= s.quota }
+
+// makeRoom drops the history of a full etcd and, where that makes room, defragments it.
+func (s *space) makeRoom(ctx context.Context) error {
+	if s.resting() {
+		return nil
+	}
+	if due, err := s.due(ctx); err != nil || !due {
+		return err
+	}
+	revision, err := s.compact(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	backend := s.server.Backend()
-	size := backend.Size()
-	switch {
-	case size+s.room <= s.quota:
-		return true, nil // the quota is a larger one than it was
-	case gain < s.room:
-		s.fullOfObjects(ctx)
-		return false, nil
-	case s.clock.Now().Before(s.rest):
-		s.set(FullError{Freeing: true, NotBefore: s.rest})
-		return false, nil
+	bytes, err := s.packed(ctx)
+	if err != nil {
+		return err
 	}
+	if s.leavesRoom(bytes) {
+		if err := s.defragment(ctx, bytes); err != nil {
+			return err
+		}
+		if bytes = s.backend().Size(); s.leavesRoom(bytes) {
+			return nil
+		}
+	}
+	s.fullOfObjects(ctx, revision, bytes)
+	return nil
+}
+
+// resting reports whether it is too early to try anything, and tells those who wait for room.
+func (s *space) resting() bool {
+	resting := s.clock.Now().Before(s.rest)
+	if s.full.Load().Freeing {
+		e := FullError{Freeing: true}
+		if resting {
+			e.NotBefore = s.rest
+		}
+		s.set(e)
+	}
+	return resting
+}
+
+// due reports whether dropping history may help: not where objects were found to fill the etcd, until so many are gone that
+// there should be room, or some, and that was minutes ago.
+func (s *space) due(ctx context.Context) (bool, error) {
+	o := s.objects
+	if o == nil {
+		return true, nil
+	}
+	err := s.countGone(ctx, o)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return true, nil // others have dropped the history
+	}
+	return err == nil && (s.leavesRoom(o.bytes-o.gone) || o.gone > 0 && s.clock.Since(o.at) >= objectsRest), err
+}
+
+// countGone counts what was deleted since it was last counted.
+func (s *space) countGone(ctx context.Context, o *objects) error {
+	current := s.server.KV().Rev()
+	if current == o.revision {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for resp := range s.client.Watch(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithRev(o.revision+1)) {
+		if err := resp.Err(); err != nil {
+			return fmt.Errorf("count what is gone: %w", err)
+		}
+		for _, e := range resp.Events {
+			if e.Type == clientv3.EventTypeDelete {
+				was, err := s.client.KV.Get(ctx, string(e.Kv.Key), clientv3.WithRev(e.Kv.ModRevision-1))
+				if err != nil {
+					return fmt.Errorf("count what is gone: %w", err)
+				}
+				o.gone += int64(len(e.Kv.Key) + len(first(was.Kvs).GetValue()))
+			}
+			o.revision = e.Kv.ModRevision
+		}
+		if o.revision >= current {
+			return nil
+		}
+	}
+	return ctx.Err()
+}
+
+// fullOfObjects notes that objects fill the etcd, of which a file of its own would be of so many bytes; in the log once.
+func (s *space) fullOfObjects(ctx context.Context, revision, bytes int64) {
+	s.objects = &objects{bytes: bytes, revision: revision, at: s.clock.Now()}
+	was := s.full.Load()
+	s.set(FullError{})
+	if was.Freeing || was.Err != nil {
+		s.logger.ErrorContext(ctx, "embedded etcd takes no writes", "error", s.full.Load())
+	}
+}
+
+// failed notes why no room could be made. That stays until there is room, or something else is found out.
+func (s *space) failed(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return // it is closed
+	}
+	if rest := s.clock.Now().Add(failureRest); rest.After(s.rest) {
+		s.rest = rest
+	}
+	s.set(FullError{Err: err, NotBefore: s.rest})
+	s.logger.ErrorContext(ctx, "embedded etcd is full, and making room failed", "error", err, "retryAfter", s.rest)
+}
+
+// defragment copies what is live, of about so many bytes, into a file of its own. Nothing is answered meanwhile.
+func (s *space) defragment(ctx context.Context, bytes int64) error {
+	dir := s.server.Cfg.SnapDir()
+	if free, err := s.diskFree(dir); err == nil && free < bytes+diskMargin {
+		return fmt.Errorf("the disk has no room for a defragmentation, which copies what is live: %d bytes are free in %s, %d are needed",
+			free, dir, bytes+diskMargin)
+	}
+	before := s.backend().Size()
 	s.set(FullError{Freeing: true, Blocked: true})
+	s.logger.WarnContext(ctx, "embedded etcd is being defragmented, and answers nothing meanwhile", "bytes", before)
 	began := s.clock.Now()
-	err = s.server.Defragment()
+	err := s.server.Defragment()
 	took := s.clock.Since(began)
 	s.rest = s.clock.Now().Add(max(defragmentRest*took, fullInterval))
 	s.set(FullError{Freeing: true})
 	if err != nil {
-		return false, fmt.Errorf("defragment: %w", err)
+		return fmt.Errorf("defragment: %w", err)
 	}
-	s.logger.InfoContext(ctx, "embedded etcd was defragmented", "bytesBefore", size, "bytes", backend.Size(), "took", took)
-	if backend.Size()+s.room > s.quota {
-		s.fullOfObjects(ctx)
-		rows, err := s.rows(ctx)
-		s.packed = &packed{revision: s.compacted, rows: rows, perRow: backend.Size() / max(rows, 1)}
-		return false, err
-	}
-	return true, nil
+	s.logger.InfoContext(ctx, "embedded etcd was defragmented", "bytesBefore", before, "bytes", s.backend().Size(), "expected", bytes, "took", took)
+	return nil
 }
 
-// gain returns by how much a defragmentation would make the file smaller, roughly: by the pages that are free, or by those
-// that would be if the rows that are gone had not lain between others. The latter is known only since the last one.
-func (s *space) gain(ctx context.Context) (int64, error) {
-	switch {
-	case s.packed == nil:
-		return s.quota, nil
-	case s.packed.revision == s.compacted:
-		return 0, nil
-	}
-	rows, err := s.rows(ctx)
-	backend := s.server.Backend()
-	return max(backend.Size()-backend.SizeInUse(), (s.packed.rows-rows)*s.packed.perRow), err
-}
-
-// rows counts them.
-func (s *space) rows(ctx context.Context) (int64, error) {
-	resp, err := s.client.KV.Get(ctx, "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
-	if err != nil {
-		return 0, fmt.Errorf("count rows: %w", err)
-	}
-	return resp.Count, nil
-}
-
-// compact drops all history, without the write by which servers agree on who does: it would be refused.
-func (s *space) compact(ctx context.Context) error {
+// compact drops all history, without the write by which servers agree on who does: it would be refused. It returns up to which
+// revision.
+func (s *space) compact(ctx context.Context) (int64, error) {
 	rev := s.server.KV().Rev()
-	if rev == s.compacted {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, compactionTimeout)
 	defer cancel()
 	if _, err := s.client.KV.Compact(ctx, rev); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
-		return fmt.Errorf("compact revision %d: %w", rev, err)
+		return 0, fmt.Errorf("compact revision %d: %w", rev, err)
 	}
 	// A compaction that is asked to be waited for would not end with ctx.
 	poll := time.NewTicker(compactionPoll)
@@ -258,28 +348,15 @@ func (s *space) compact(ctx context.Context) error {
 		select {
 		case <-poll.C:
 		case <-ctx.Done():
-			return fmt.Errorf("compact revision %d: %w", rev, ctx.Err())
+			return 0, fmt.Errorf("compact revision %d: %w", rev, ctx.Err())
 		}
 	}
-	s.compacted = rev
-	return nil
-}
-
-// settle has pages that hold nothing any more counted as such. bbolt does so some transactions later, and there is
-// none unless something was proposed.
-func (s *space) settle(ctx context.Context) error {
-	for range settleCommits {
-		if _, err := s.client.Maintenance.AlarmList(ctx); err != nil {
-			return err
-		}
-		s.server.Backend().ForceCommit()
-	}
-	return nil
+	return rev, nil
 }
 
 // finished returns the revision up to which the history is gone.
 func (s *space) finished() int64 {
-	tx := s.server.Backend().ReadTx()
+	tx := s.backend().ReadTx()
 	tx.RLock()
 	defer tx.RUnlock()
 	rev, _ := mvcc.UnsafeReadFinishedCompact(tx)
@@ -291,19 +368,12 @@ func (s *space) why() *FullError {
 	if full := s.full.Load(); full != nil {
 		return full
 	}
-	return &FullError{Freeing: true, Bytes: s.server.Backend().Size(), QuotaBytes: s.quota}
-}
-
-// fullOfObjects says so, in the log once.
-func (s *space) fullOfObjects(ctx context.Context) {
-	known := s.full.Load()
-	s.set(FullError{})
-	if known == nil || known.Freeing {
-		s.logger.ErrorContext(ctx, "embedded etcd takes no writes", "error", s.full.Load())
-	}
+	return &FullError{Freeing: true, Bytes: s.backend().Size(), QuotaBytes: s.quota}
 }
 
 func (s *space) set(e FullError) {
-	e.Bytes, e.QuotaBytes = s.server.Backend().Size(), s.quota
+	e.Bytes, e.QuotaBytes = s.backend().Size(), s.quota
 	s.full.Store(&e)
 }
+
+func (s *space) backend() backend.Backend { return s.server.Backend() }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	testclock "k8s.io/utils/clock/testing"
 
 	"weir.dev/weir/server/storage"
@@ -24,14 +25,41 @@ type small struct {
 	*testing.T
 	config etcd3.EmbeddedConfig
 	clock  *testclock.FakeClock
-	log    *lockedBuffer
+	log    *heldBuffer
 
 	etcd  *etcd3.Embedded
 	store *etcd3.Store
 }
 
+// heldBuffer is a log that can hold who writes a line.
+type heldBuffer struct {
+	lockedBuffer
+	mu   sync.Mutex
+	line string        // guarded by mu
+	held chan struct{} // guarded by mu
+}
+
+// hold has who writes a line like this wait until goOn is called.
+func (b *heldBuffer) hold(line string) (goOn func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	held := make(chan struct{})
+	b.line, b.held = line, held
+	return func() { close(held) }
+}
+
+func (b *heldBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	line, held := b.line, b.held
+	b.mu.Unlock()
+	if held != nil && strings.Contains(string(p), line) {
+		<-held
+	}
+	return b.lockedBuffer.Write(p)
+}
+
 func newSmall(t *testing.T) *small {
-	s := &small{T: t, clock: testclock.NewFakeClock(time.Unix(0, 0)), log: &lockedBuffer{}}
+	s := &small{T: t, clock: testclock.NewFakeClock(time.Unix(0, 0)), log: &heldBuffer{}}
 	s.config = etcd3.EmbeddedConfig{DataDir: filepath.Join(t.TempDir(), "etcd"), UnsafeNoFsync: true, QuotaBytes: 12 << 20,
 		Logger: slog.New(slog.NewTextHandler(s.log, nil)), Clock: s.clock}
 	s.start()
@@ -239,7 +267,8 @@ func TestSpaceOfObjects(t *testing.T) {
 	}
 }
 
-// A start makes room too, and so does a larger quota, without a defragmentation. What one has left that was cut short goes.
+// A start waits for no defragmentation, which one does behind it where it helps. Where the quota is a larger one, it takes
+// writes at once. What a defragmentation has left that was cut short goes.
 func TestSpaceAtStart(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -249,7 +278,7 @@ func TestSpaceAtStart(t *testing.T) {
 		takes        bool
 	}{
 		{name: "history", defragmented: 1, takes: true},
-		{name: "objects", objects: true, defragmented: 1},
+		{name: "objects", objects: true},
 		{name: "a larger quota", objects: true, larger: 4 << 20, takes: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -268,14 +297,161 @@ func TestSpaceAtStart(t *testing.T) {
 			if err := os.WriteFile(left, nil, 0o600); err != nil {
 				t.Fatal(err)
 			}
+			goOn := s.log.hold("embedded etcd is being defragmented")
 			s.start()
 			if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s is still there: %v", left, err)
 			}
+			if err := s.write("at once"); (err == nil) != (tc.larger > 0) {
+				t.Errorf("right after a start: %v\n%s", err, s.log)
+			}
+			goOn()
+			waitFor(t, s.clock.HasWaiters)
 			if err := s.write("more"); (err == nil) != tc.takes {
 				t.Errorf("after a start: %v\n%s", err, s.log)
 			}
 			s.wantLog("embedded etcd was defragmented", before+tc.defragmented)
+		})
+	}
+}
+
+// Why no room can be made is what writes are told, and /readyz: it does not end by itself.
+func TestSpaceFails(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// breaks has a defragmentation fail until mend is called.
+		breaks func(s *small) (mend func())
+		text   string
+		begun  int
+	}{
+		{"no file can be made", func(s *small) func() {
+			dir := filepath.Join(s.config.DataDir, "member", "snap")
+			rename := func(from, to string) {
+				if err := os.Rename(from, to); err != nil {
+					s.Fatal(err)
+				}
+			}
+			rename(dir, dir+".gone")
+			return func() { rename(dir+".gone", dir) }
+		}, "no such file or directory", 1},
+		{"a full disk", func(s *small) func() {
+			s.etcd.SetDiskFree(12 << 20)
+			return func() { s.etcd.SetDiskFree(1 << 30) }
+		}, "the disk has no room for a defragmentation, which copies what is live: 12582912 bytes are free", 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSmall(t)
+			_ = s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
+			mend := tc.breaks(s)
+			for range 3 {
+				s.look()
+			}
+			s.wantLog("embedded etcd is being defragmented", tc.begun) // it is not tried again and again
+			s.wantLog("embedded etcd is full, and making room failed", 1)
+			err := s.write("more")
+			if storage.CodeOf(err) != storage.ErrCodeNoSpace || !strings.Contains(err.Error(), tc.text) || strings.Contains(err.Error(), "try again") {
+				t.Errorf("got %v, want no space and %q", err, tc.text)
+			}
+			if err := s.etcd.Full(); err == nil || !strings.Contains(err.Error(), tc.text) {
+				t.Errorf("got %v, want %q", err, tc.text)
+			}
+			mend()
+			s.clock.Step(time.Minute)
+			waitFor(t, s.clock.HasWaiters)
+			if err := s.write("more"); err != nil {
+				t.Errorf("when nothing stands in the way any more: %v\n%s", err, s.log)
+			}
+		})
+	}
+}
+
+// History that is dropped for nothing is kept: while there may be no defragmentation, and where objects fill the etcd until so
+// many are gone that it is likely to help, or some, minutes ago.
+func TestSpaceKeepsHistory(t *testing.T) {
+	s := newSmall(t)
+	kept := func(when string, want bool) {
+		t.Helper()
+		resp, err := s.etcd.Client().Get(t.Context(), "/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.etcd.Client().Get(t.Context(), "/", clientv3.WithRev(resp.Header.Revision-1))
+		if (err == nil) != want {
+			t.Errorf("%s: the history is kept: %t, %v", when, err == nil, err)
+		}
+	}
+	history := func(i int) string { return fmt.Sprint("h", i%3) }
+	_ = s.fill(history)
+	s.look()
+	_ = s.fill(history)
+	waitFor(t, s.clock.HasWaiters)
+	s.clock.Step(time.Second)
+	waitFor(t, s.clock.HasWaiters)
+	kept("before a defragmentation may be", true)
+	s.look()
+
+	for i := range 3000 {
+		if _, err := s.etcd.Client().Put(t.Context(), fmt.Sprint("tiny", i), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.fillWithObjects()
+	kept("full of objects", false)
+	if _, err := s.etcd.Client().Delete(t.Context(), "tiny1"); err != nil {
+		t.Fatal(err)
+	}
+	s.look()
+	kept("little is gone", true)
+	s.clock.Step(2 * time.Minute)
+	waitFor(t, s.clock.HasWaiters)
+	kept("little is gone since minutes", false)
+	for i := range 10 {
+		if _, err := s.store.Delete(t.Context(), storagetest.NewObject(fmt.Sprint("o", i+1)).Key(), storage.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.look()
+	kept("enough is gone", false)
+	if err := s.etcd.Full(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a defragmentation would leave is known before.
+func TestSpacePacked(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		bytes, each int
+	}{
+		{"tiny", 10, 15000}, {"small", 300, 5000}, {"half a page", 2000, 3000}, {"a page", 4000, 1500}, {"large", 100000, 60},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			e := start(t, etcd3.EmbeddedConfig{DataDir: filepath.Join(t.TempDir(), "etcd"), UnsafeNoFsync: true})
+			var work sync.WaitGroup
+			for w := range 8 {
+				work.Go(func() {
+					for i := w; i < tc.each; i += 8 {
+						if _, err := e.Client().Put(t.Context(), fmt.Sprint("o", i), strings.Repeat("x", tc.bytes+i%7)); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+			work.Wait()
+			expected, err := e.Packed(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Defragment(); err != nil {
+				t.Fatal(err)
+			}
+			// The smallest files have some pages more, for what is not rows.
+			size := e.Size()
+			if expected+128<<10 < size || expected > size+size/16 {
+				t.Errorf("got %d bytes, expected %d", size, expected)
+			}
+			t.Logf("%d bytes, expected %d: %.3f", size, expected, float64(expected)/float64(size))
 		})
 	}
 }
