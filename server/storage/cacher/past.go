@@ -18,8 +18,8 @@ const (
 	// pastWait is how long a watcher waits for its turn to read from the storage. Then it is sent to list again, which
 	// costs the storage nothing.
 	pastWait = 30 * time.Second
-	// pastStall is how long a watcher may keep its turn without a Next, as where its client takes nothing: etcd's client
-	// keeps all that comes meanwhile. pastStallQueued is the same while others wait for their turn.
+	// pastStall is how long a watcher may keep its turn without a Next, as where its client takes nothing.
+	// pastStallQueued is the same while others wait for their turn.
 	pastStall       = 30 * time.Second
 	pastStallQueued = 5 * time.Second
 	// pastTurn is after how long a turn ends with what the watcher is given next, where it reads more slowly than is written.
@@ -188,7 +188,8 @@ func (p *pasts) stop() {
 // after that, it goes on there, and the storage's watch ends.
 func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOptions) error {
 	c := w.cacher
-	opts.Progress = true
+	// Not Bare: the storage keeps little for a watch that is not read.
+	opts.Progress, opts.Bare = true, false
 	opts.Predicate.GetAttrs = c.config.GetAttrs
 	w.open = func() error {
 		if !c.pasts.waits(w) {

@@ -30,6 +30,13 @@ const (
 	redialTimeout = 5 * time.Second
 )
 
+// How much of a stream is taken in before it is read, and of all streams before gRPC has noted what came. gRPC's own windows
+// grow to 16 MiB, which each watch that is not read would fill. An answer that is waited for is let in whole.
+const (
+	streamWindow = 512 << 10
+	connWindow   = 8 << 20
+)
+
 // DialConfig says how to reach an etcd elsewhere.
 type DialConfig struct {
 	// Endpoints are URLs (https://HOST:PORT, http://, unix://) or HOST:PORT. Required.
@@ -88,10 +95,14 @@ func Dial(cfg DialConfig) (*clientv3.Client, error) {
 		MaxCallRecvMsgSize:   math.MaxInt32,
 		Logger:               newZap(cfg.Logger),
 		// gRPC's own pauses grow to two minutes, for which an etcd that is back would not be noticed.
-		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialLast},
-			MinConnectTimeout: redialTimeout,
-		})},
+		DialOptions: []grpc.DialOption{
+			grpc.WithConnectParams(grpc.ConnectParams{
+				Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialLast},
+				MinConnectTimeout: redialTimeout,
+			}),
+			grpc.WithStaticStreamWindowSize(streamWindow),
+			grpc.WithStaticConnWindowSize(connWindow),
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: dial: %w", err)

@@ -2,3 +2,6 @@ package etcd3
 
 // Commit makes an etcd know its size, which it looks at when it commits: every tenth of a second otherwise.
 func (e *Embedded) Commit() { e.server.Backend().ForceCommit() }
+
+// ParkAfter is how long an answer waits for its reader.
+const ParkAfter = parkAfter

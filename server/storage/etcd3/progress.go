@@ -16,7 +16,7 @@ import (
 // not seen all. Alone on its stream, a watch is created before the first request is
 // sent, and etcd does not answer one while the watch has events to catch up with.
 //
-// The stream is that of a clientv3.Watcher which the watch has for itself and closes at its end. On one that is shared, a request
+// The stream is that of paced or of a clientv3.Watcher which the watch has for itself and closes at its end. On one that is shared, a request
 // about a watch whose stream etcd has ended would open another stream, which ends with its last watch: it has none.
 type progressWatches struct {
 	mu   sync.Mutex
@@ -60,6 +60,10 @@ func ownWatcher(client *clientv3.Client) clientv3.Watcher {
 func (s *Store) RequestWatchProgress(ctx context.Context) error {
 	for _, w := range s.progress.list() {
 		if w.ctx.Err() != nil {
+			continue
+		}
+		if w.paced != nil {
+			w.paced.requestProgress()
 			continue
 		}
 		if err := w.etcd.RequestProgress(s.watchContext(ctx)); err != nil && w.ctx.Err() == nil {

@@ -2,6 +2,7 @@ package etcd3_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -63,6 +64,13 @@ func (s *leaderlessStream) RecvMsg(m any) error {
 
 // A watch that etcd has ended, and whose owner has not noticed, is asked for progress like others. No stream stays behind.
 func TestProgressOfEndedWatch(t *testing.T) {
+	for _, bare := range []bool{false, true} {
+		t.Run(fmt.Sprintf("bare %v", bare), func(t *testing.T) { testProgressOfEndedWatch(t, bare) })
+	}
+}
+
+func testProgressOfEndedWatch(t *testing.T, bare bool) {
+	t.Helper()
 	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
 	streams := &leaderless{}
 	client, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Addr().String()},
@@ -74,7 +82,7 @@ func TestProgressOfEndedWatch(t *testing.T) {
 	store := newStore(t, etcd3.Config{Client: client})
 	row := storagetest.Create(t.Context(), t, store, storagetest.NewObject("a"))
 	opts := everything()
-	opts.ResourceVersion, opts.Progress = storage.FormatResourceVersion(row.ResourceVersion-1), true
+	opts.ResourceVersion, opts.Progress, opts.Bare = storage.FormatResourceVersion(row.ResourceVersion-1), true, bare
 	w, err := store.Watch(t.Context(), storagetest.Prefix, opts)
 	if err != nil {
 		t.Fatal(err)

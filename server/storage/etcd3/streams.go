@@ -34,8 +34,11 @@ func newInProcessClient(server *etcdserver.EtcdServer) (*clientv3.Client, *strea
 
 // watcher returns a client of the streams.
 func (s *streams) watcher(client *clientv3.Client) clientv3.Watcher {
-	return clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s), client)
+	return clientv3.NewWatchFromWatchClient(s.client(), client)
 }
+
+// client returns the calls of the streams.
+func (s *streams) client() etcdserverpb.WatchClient { return adapter.WatchServerToWatchClient(s) }
 
 // inProcessWatcher is the Watcher of the client in process. Its Close closes also those that own has returned, as that of a
 // client elsewhere does by closing its connection.

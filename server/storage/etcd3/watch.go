@@ -15,8 +15,10 @@ import (
 )
 
 // Watch implements storage.Interface. ctx bounds the whole stream: when it is done,
-// the stream ends with io.EOF. Events that are not taken are kept by the etcd client,
-// without a bound.
+// the stream ends with io.EOF. Of events that are not taken, two fragments and a window are kept, some
+// MiB, and nothing after a third of a second: they are read again from etcd's history, and where they are compacted
+// by then the watch ends with ErrCodeExpired. An etcd in this process keeps its batches of a thousand revisions besides, for as
+// long and for all watches together. The events of a Bare watch are kept by the etcd client, without a bound.
 //
 // Bookmarks come at the end of the initial events, where SendInitialEvents and the
 // predicate's AllowWatchBookmarks ask for it, and with Progress after
@@ -74,8 +76,8 @@ func (s *Store) watchContext(ctx context.Context) context.Context {
 	return clientv3.WithRequireLeader(metadata.NewOutgoingContext(ctx, s.stream))
 }
 
-// watcher implements storage.Watcher. It has no goroutine of its own: Next reads the
-// initial rows page by page and then what etcd's client has received.
+// watcher implements storage.Watcher. Next reads the initial rows page by page and then what has
+// come from etcd, by a stream that is read as Next asks for it or, where it is bare, by etcd's client.
 type watcher struct {
 	store     *Store
 	key       string
@@ -96,6 +98,8 @@ type watcher struct {
 	rev int64
 	// events comes from etcd, nil before the initial rows are read.
 	events clientv3.WatchChan
+	// paced is where events come from unless the watch is bare; etcd otherwise.
+	paced *paced
 	// restored is closed when rev is of a history that did not happen.
 	restored <-chan struct{}
 	// err is why the stream is over.
@@ -151,6 +155,27 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 
 // open starts etcd's watch behind rev.
 func (w *watcher) open() {
+	if !w.bare {
+		w.paced = newPaced(w.store.client)
+	}
+	if w.paced == nil {
+		w.openClient()
+	} else {
+		w.openPaced()
+	}
+	if w.progress {
+		w.store.progress.add(w)
+		context.AfterFunc(w.ctx, func() {
+			w.store.progress.remove(w)
+			if w.paced == nil {
+				_ = w.etcd.Close() // it says how the stream ended
+			}
+		})
+	}
+}
+
+// openClient starts a watch of etcd's client.
+func (w *watcher) openClient() {
 	opts := []clientv3.OpOption{clientv3.WithRev(w.rev + 1)}
 	if !w.bare {
 		opts = append(opts, clientv3.WithPrevKV())
@@ -160,18 +185,20 @@ func (w *watcher) open() {
 	}
 	if w.progress {
 		opts = append(opts, clientv3.WithProgressNotify())
-	}
-	if w.progress {
 		w.etcd = ownWatcher(w.store.client)
 	}
 	w.events = w.etcd.Watch(w.ctx, w.key, opts...)
-	if w.progress {
-		w.store.progress.add(w)
-		context.AfterFunc(w.ctx, func() {
-			w.store.progress.remove(w)
-			_ = w.etcd.Close() // it says how the stream ended
-		})
+}
+
+// openPaced starts a watch that is read as Next asks for it, and waits until etcd has it.
+func (w *watcher) openPaced() {
+	w.paced.key, w.paced.progress, w.paced.next = w.key, w.progress, w.rev+1
+	if w.recursive {
+		w.paced.end = clientv3.GetPrefixRangeEnd(w.key)
 	}
+	w.paced.start(w.ctx, w.store.client.Ctx())
+	w.events = w.paced.out
+	<-w.paced.created
 }
 
 // readInitial appends a page of initial rows, and the bookmark behind the last.
@@ -226,6 +253,9 @@ func (w *watcher) readPage(ctx context.Context) (page, error) {
 func (w *watcher) receive(ctx context.Context) error {
 	var resp clientv3.WatchResponse
 	var ok bool
+	if w.paced != nil {
+		w.paced.read()
+	}
 	select {
 	case resp, ok = <-w.events:
 	case <-w.restored:
@@ -236,6 +266,9 @@ func (w *watcher) receive(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if !ok {
+		if w.paced != nil && w.paced.err != nil {
+			return w.fail(w.paced.err)
+		}
 		// The client was closed.
 		return io.EOF
 	}
@@ -334,7 +367,7 @@ func (w *watcher) addBare(e *clientv3.Event) error {
 
 // previous returns the value before an event, nil for a created row. etcd leaves it out where it is
 // compacted, and from events that it sends before it has noted that the watch, which has just
-// begun, asks for it: then the value is read.
+// begun, asks for it: then the value is read, as where etcd is not asked for it. One in this process has it: it is in the past.
 func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
 	if e.PrevKv != nil || e.IsCreate() {
 		return e.PrevKv, nil
@@ -342,7 +375,11 @@ func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
 	key, rv := string(e.Kv.Key), e.Kv.ModRevision
 	ctx, cancel := w.store.bound(w.ctx)
 	defer cancel()
-	resp, err := w.store.client.KV.Get(ctx, key, clientv3.WithRev(rv-1))
+	opts := []clientv3.OpOption{clientv3.WithRev(rv - 1)}
+	if w.paced != nil && w.paced.near {
+		opts = append(opts, clientv3.WithSerializable())
+	}
+	resp, err := w.store.client.KV.Get(ctx, key, opts...)
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return nil, w.store.fail(ctx, key, err)
 	}

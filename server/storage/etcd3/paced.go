@@ -1,0 +1,265 @@
+package etcd3
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// parkAfter is how long an answer waits for a reader before its stream is closed. etcd reads a thousand more revisions
+	// each tenth of a second, and keeps 128 times as many for a stream that takes nothing: in process, in this memory.
+	parkAfter = 300 * time.Millisecond
+	// pieceBytes is about how much is given at once.
+	pieceBytes = 1 << 20
+	// reopenAfter is the pause before a stream that has broken is opened again.
+	reopenAfter = 50 * time.Millisecond
+)
+
+// errParked ends a stream that nobody reads.
+var errParked = errors.New("nobody reads")
+
+// paced reads a watch of etcd no faster than its answers are taken: the watch has a stream for itself, of which one answer
+// is read ahead, in fragments of about the size of a request. etcd's client would go on and keep all. A stream whose answer
+// is not taken for a while is closed, and opened again at that answer when somebody reads.
+type paced struct {
+	client etcdserverpb.WatchClient
+	// key and end are the range; end is "" for one key.
+	key, end string
+	progress bool
+	// near: the server is in this process and has its batches in memory. What it would add to them, the values before
+	// and fragments, is left to the reader.
+	near bool
+	// next is the revision up to which, exclusively, answers have been taken.
+	next int64
+	// out has answers about whole revisions. It is closed at the end.
+	out chan clientv3.WatchResponse
+	// err is why it is over, nil after a clean end. It is read after out is closed.
+	err error
+	// wake has something when somebody reads.
+	wake chan struct{}
+	// created is closed when etcd has the watch for the first time, or there will be none.
+	created   chan struct{}
+	creations sync.Once
+	// asked has something when etcd is to be asked for progress.
+	asked chan struct{}
+}
+
+// newPaced returns a watch by the calls behind a client's Watcher, nil where they are not known.
+func newPaced(client *clientv3.Client) *paced {
+	if in, ok := client.Watcher.(*inProcessWatcher); ok {
+		return &paced{client: in.streams.client(), near: true}
+	}
+	if conn := client.ActiveConnection(); conn != nil {
+		return &paced{client: etcdserverpb.NewWatchClient(conn)}
+	}
+	return nil
+}
+
+// start begins. It is over when ctx is done or the client closed.
+func (p *paced) start(ctx, closed context.Context) {
+	p.out = make(chan clientv3.WatchResponse)
+	p.wake = make(chan struct{}, 1)
+	p.asked = make(chan struct{}, 1)
+	p.created = make(chan struct{})
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(closed, cancel)
+	go func() {
+		defer cancel()
+		defer stop()
+		defer close(p.out)
+		defer p.create()
+		if err := p.run(ctx); ctx.Err() == nil && closed.Err() == nil && !errors.Is(err, io.EOF) {
+			p.err = err
+		}
+	}()
+}
+
+func (p *paced) create() { p.creations.Do(func() { close(p.created) }) }
+
+// run reads one stream after the other.
+func (p *paced) run(ctx context.Context) error {
+	for {
+		err := p.follow(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, errParked):
+			select {
+			case <-p.wake:
+			case <-ctx.Done():
+			}
+		case broken(err):
+			pause := time.NewTimer(reopenAfter)
+			select {
+			case <-pause.C:
+			case <-ctx.Done():
+				pause.Stop()
+			}
+		default:
+			return rpctypes.Error(err)
+		}
+	}
+}
+
+// broken reports whether another stream may go on where err has ended one, as etcd's client sees it.
+func broken(err error) bool {
+	if errors.Is(rpctypes.Error(err), rpctypes.ErrNoLeader) {
+		return false
+	}
+	code := status.Code(err)
+	return code == codes.Unavailable || code == codes.Internal
+}
+
+// follow opens a stream and reads it to its end.
+func (p *paced) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := p.client.Watch(ctx, grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(math.MaxInt32))
+	if err != nil {
+		return err
+	}
+	request := &etcdserverpb.WatchCreateRequest{
+		Key: []byte(p.key), RangeEnd: []byte(p.end), StartRevision: p.next,
+		PrevKv: !p.near, ProgressNotify: p.progress, Fragment: !p.near,
+	}
+	// That this fails is said by Recv.
+	_ = stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: request}})
+	if p.progress {
+		go p.ask(ctx, stream)
+	}
+	// held are events of a revision that may go on in the next fragment.
+	var held []*mvccpb.Event
+	for {
+		resp, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		if resp.Created && !resp.Canceled {
+			p.create()
+			continue
+		}
+		events := resp.Events
+		events, held = whole(held, events, resp.Fragment)
+		if len(events) == 0 && resp.Fragment {
+			continue
+		}
+		if err := p.answer(ctx, resp, events); err != nil {
+			return err
+		}
+		if resp.Canceled {
+			return io.EOF
+		}
+	}
+}
+
+// answer offers what etcd has sent, some revisions at a time.
+func (p *paced) answer(ctx context.Context, resp *etcdserverpb.WatchResponse, events []*mvccpb.Event) error {
+	for {
+		n := piece(events)
+		if err := p.offer(ctx, clientv3.WatchResponse{
+			Header: resp.Header, Events: events[:n], CompactRevision: resp.CompactRevision,
+			Canceled: resp.Canceled, CancelReason: resp.CancelReason,
+		}); err != nil {
+			return err
+		}
+		if n == 0 {
+			p.next = max(p.next, resp.Header.GetRevision()+1)
+			return nil
+		}
+		p.next = events[n-1].Kv.ModRevision + 1
+		if events = events[n:]; len(events) == 0 {
+			return nil
+		}
+	}
+}
+
+// piece returns how many of the events are given at once: whole revisions, with little more than pieceBytes.
+func piece(events []*mvccpb.Event) int {
+	size := 0
+	for i, e := range events {
+		if size >= pieceBytes && e.Kv.ModRevision != events[i-1].Kv.ModRevision {
+			return i
+		}
+		size += len(e.Kv.Key) + len(e.Kv.Value) + len(e.PrevKv.GetValue())
+	}
+	return len(events)
+}
+
+// whole returns the events of the revisions that are complete, and the others, where more fragments follow.
+func whole(held, events []*mvccpb.Event, more bool) (complete, rest []*mvccpb.Event) {
+	if len(held) > 0 {
+		events = append(held, events...)
+	}
+	if !more || len(events) == 0 {
+		return events, nil
+	}
+	n := len(events)
+	for last := events[n-1].Kv.ModRevision; n > 0 && events[n-1].Kv.ModRevision == last; {
+		n--
+	}
+	return events[:n], slices.Clone(events[n:])
+}
+
+// offer waits until the answer is taken, but not for long.
+func (p *paced) offer(ctx context.Context, answer clientv3.WatchResponse) error {
+	timer := time.NewTimer(parkAfter)
+	defer timer.Stop()
+	select {
+	case p.out <- answer:
+	case <-timer.C:
+		return errParked
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	// Who has taken it does not wake another stream. One who waits already is given the next answer.
+	select {
+	case <-p.wake:
+	default:
+	}
+	return nil
+}
+
+// read is called by who begins to wait for an answer.
+func (p *paced) read() { signal(p.wake) }
+
+// requestProgress has etcd asked for progress, by the next stream where there is none.
+func (p *paced) requestProgress() { signal(p.asked) }
+
+// ask asks for progress by the stream, whose watch is asked for already.
+func (p *paced) ask(ctx context.Context, stream etcdserverpb.Watch_WatchClient) {
+	request := &etcdserverpb.WatchRequest{
+		RequestUnion: &etcdserverpb.WatchRequest_ProgressRequest{ProgressRequest: &etcdserverpb.WatchProgressRequest{}},
+	}
+	for {
+		select {
+		case <-p.asked:
+		case <-ctx.Done():
+			return
+		}
+		if stream.Send(request) != nil {
+			signal(p.asked)
+			return
+		}
+	}
+}
+
+// signal puts something in a channel of one, unless there is.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

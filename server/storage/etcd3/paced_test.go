@@ -1,0 +1,405 @@
+package etcd3_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/server/storage"
+	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/storagetest"
+)
+
+// eachClient runs a test in process, with an etcd, and over gRPC.
+func eachClient(t *testing.T, test func(t *testing.T, client *clientv3.Client)) {
+	t.Helper()
+	t.Run("in process", func(t *testing.T) {
+		e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+		test(t, e.Client())
+	})
+	t.Run("grpc", func(t *testing.T) {
+		e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+		test(t, dialed(t, e.Addr().String()))
+	})
+}
+
+func dialed(t *testing.T, addr string) *clientv3.Client {
+	t.Helper()
+	client, err := etcd3.Dial(etcd3.DialConfig{Endpoints: []string{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// history writes objects of some size and returns the revision before the first. Each transaction writes several.
+func history(t *testing.T, client *clientv3.Client, transactions, each, size int) uint64 {
+	t.Helper()
+	var first int64
+	data := strings.Repeat("x", size)
+	for i := range transactions {
+		var ops []clientv3.Op
+		for j := range each {
+			o := storagetest.NewObject(fmt.Sprintf("o%d", j)).With("n", fmt.Sprint(i)).With("data", data)
+			ops = append(ops, clientv3.OpPut(o.Key(), string(o.JSON())))
+		}
+		resp, err := client.Txn(t.Context()).Then(ops...).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == 0 {
+			first = resp.Header.Revision
+		}
+	}
+	return uint64(first - 1)
+}
+
+func watchFrom(t *testing.T, store *etcd3.Store, rev uint64) storage.Watcher {
+	t.Helper()
+	opts := everything()
+	opts.ResourceVersion, opts.Progress = storage.FormatResourceVersion(rev), true
+	w, err := store.Watch(t.Context(), storagetest.Prefix, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return w
+}
+
+// readAll reads the events of a history, all of a revision together, and those before in Prev.
+func readAll(t *testing.T, w storage.Watcher, from uint64, transactions, each int, pause func(n int)) {
+	t.Helper()
+	for seen := 0; seen < transactions*each; {
+		events, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatalf("after %d events: %v", seen, err)
+		}
+		if events[0].Type == storage.Bookmark {
+			if rv := events[0].Row.ResourceVersion; seen < transactions*each && rv > from+uint64(seen/each) {
+				t.Fatalf("a bookmark at %d after %d events of %d", rv, seen, from)
+			}
+			continue
+		}
+		for _, e := range events {
+			want := from + 1 + uint64(seen/each)
+			if e.Row.ResourceVersion != want || seen >= each && e.Prev.ResourceVersion != want-1 {
+				t.Fatalf("event %d: %s at %d, before it %d, want %d", seen, e.Row.Key, e.Row.ResourceVersion, e.Prev.ResourceVersion, want)
+			}
+			seen++
+		}
+		if seen%each != 0 {
+			t.Fatalf("a revision is torn after %d of %d events", seen%each, each)
+		}
+		if pause != nil {
+			pause(seen)
+		}
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A watch that begins in the past and is not read takes little memory, and loses nothing.
+func TestPacedMemory(t *testing.T) {
+	eachClient(t, func(t *testing.T, client *clientv3.Client) {
+		const transactions, each, size = 2048, 8, 4 << 10 // 64 MiB
+		store := newStore(t, etcd3.Config{Client: client})
+		from := history(t, client, transactions, each, size)
+		before := heap()
+		w := watchFrom(t, store, from)
+		time.Sleep(2 * time.Second)
+		if more := heap() - before; more > 8<<20 {
+			t.Errorf("%d MiB more for a watch that is not read", more>>20)
+		}
+		readAll(t, w, from, transactions, each, nil)
+	})
+}
+
+// Watches that begin in the past and are not read cost an etcd in this process its batches for a moment, whatever their number.
+func TestPacedMany(t *testing.T) {
+	const transactions, each, size = 128, 8, 32 << 10 // 32 MiB, a batch
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+	store := newStore(t, etcd3.Config{Client: e.Client()})
+	from := history(t, e.Client(), transactions, each, size)
+	before, most := heap(), int64(0)
+	var all []storage.Watcher
+	for range 8 {
+		all = append(all, watchFrom(t, store, from))
+	}
+	for range 8 {
+		time.Sleep(etcd3.ParkAfter / 8)
+		most = max(most, heap()-before)
+	}
+	if most > 4*transactions*each*size {
+		t.Errorf("%d MiB more for the watches", most>>20)
+	}
+	time.Sleep(2 * etcd3.ParkAfter)
+	if more := heap() - before; more > 8<<20 {
+		t.Errorf("%d MiB more for the watches in the end", more>>20)
+	}
+	for _, w := range all[:2] {
+		readAll(t, w, from, transactions, each, nil)
+	}
+}
+
+// A watch that is read with pauses, long enough for its stream to be closed, loses nothing, nor is anything sent again.
+func TestPacedPauses(t *testing.T) {
+	eachClient(t, func(t *testing.T, client *clientv3.Client) {
+		const transactions, each, size = 200, 8, 16 << 10 // a batch of etcd is several fragments, some within a revision
+		store := newStore(t, etcd3.Config{Client: client})
+		from := history(t, client, transactions, each, size)
+		w := watchFrom(t, store, from)
+		pauses := 0
+		readAll(t, w, from, transactions, each, func(n int) {
+			if pauses++; pauses < 5 {
+				time.Sleep(2 * etcd3.ParkAfter)
+			}
+		})
+		if pauses < 5 {
+			t.Errorf("all came at %d times", pauses)
+		}
+		// A watch whose stream is closed is told of progress when it is read.
+		time.Sleep(2 * etcd3.ParkAfter)
+		if _, err := client.Put(t.Context(), "/elsewhere", "x"); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.RequestWatchProgress(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for last := uint64(0); last <= from+transactions; {
+			events, err := w.Next(t.Context())
+			if err != nil || events[0].Type != storage.Bookmark {
+				t.Fatalf("got %v, %v, want a bookmark", events, err)
+			}
+			last = events[0].Row.ResourceVersion
+		}
+	})
+}
+
+// What a watch has not read may be compacted.
+func TestPacedCompacted(t *testing.T) {
+	eachClient(t, func(t *testing.T, client *clientv3.Client) {
+		const transactions, each = 1200, 2
+		store := newStore(t, etcd3.Config{Client: client})
+		from := history(t, client, transactions, each, 2<<10)
+		w := watchFrom(t, store, from)
+		if events, err := w.Next(t.Context()); err != nil || events[0].Row.ResourceVersion != from+1 {
+			t.Fatalf("got %v, %v", events, err)
+		}
+		time.Sleep(2 * etcd3.ParkAfter)
+		if _, err := client.Compact(t.Context(), int64(from+transactions)); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		for err == nil {
+			_, err = w.Next(t.Context())
+		}
+		if storage.CodeOf(err) != storage.ErrCodeExpired {
+			t.Errorf("got %v, want expired", err)
+		}
+	})
+}
+
+// A watch that is stopped leaves no goroutine, whatever it does then.
+func TestPacedStop(t *testing.T) {
+	eachClient(t, func(t *testing.T, client *clientv3.Client) {
+		store := newStore(t, etcd3.Config{Client: client})
+		const transactions, each = 500, 8
+		from := history(t, client, transactions, each, 1<<10)
+		stop := func(w storage.Watcher) {
+			t.Helper()
+			w.Stop()
+			if _, err := w.Next(t.Context()); !errors.Is(err, io.EOF) {
+				t.Errorf("after stop: %v", err)
+			}
+			eventually(t, func() bool { return pacedGoroutines() == 0 })
+		}
+		offering := watchFrom(t, store, from)
+		time.Sleep(etcd3.ParkAfter / 2)
+		stop(offering)
+		parked := watchFrom(t, store, from)
+		time.Sleep(2 * etcd3.ParkAfter)
+		stop(parked)
+		idle := watchFrom(t, store, from+transactions)
+		if pacedGoroutines() == 0 {
+			t.Error("the watch is not seen among the goroutines")
+		}
+		stop(idle)
+		// One whose Next waits.
+		waiting := watchFrom(t, store, from+transactions)
+		var next sync.WaitGroup
+		next.Go(func() {
+			for err := error(nil); err == nil; {
+				_, err = waiting.Next(t.Context())
+			}
+		})
+		stopped := time.AfterFunc(50*time.Millisecond, waiting.Stop)
+		defer stopped.Stop()
+		next.Wait()
+		eventually(t, func() bool { return pacedGoroutines() == 0 })
+	})
+}
+
+// pacedGoroutines is how many goroutines there are of watches, those of etcd's server in this process among them.
+func pacedGoroutines() int {
+	var text strings.Builder
+	_ = pprof.Lookup("goroutine").WriteTo(&text, 2)
+	return strings.Count(text.String(), "etcd3.(*paced).") + strings.Count(text.String(), "(*serverWatchStream).")
+}
+
+// lossy passes connections on until they are cut.
+type lossy struct {
+	to string
+	l  net.Listener
+
+	received atomic.Int64 // bytes of the answers
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu
+}
+
+// counting is a writer that notes how much is written.
+type counting struct {
+	io.Writer
+	n *atomic.Int64
+}
+
+func (c counting) Write(b []byte) (int, error) {
+	n, err := c.Writer.Write(b)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func newLossy(t *testing.T, to string) *lossy {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &lossy{to: to, l: l}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := new(net.Dialer).DialContext(context.Background(), "tcp", to)
+			if err != nil {
+				_ = in.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, in, out)
+			p.mu.Unlock()
+			serving.Go(func() { _, _ = io.Copy(counting{in, &p.received}, out); _ = in.Close() })
+			serving.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.cut()
+		serving.Wait()
+	})
+	return p
+}
+
+func (p *lossy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// A watch goes on where its connection broke, with whole revisions.
+func TestPacedBroken(t *testing.T) {
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	proxy := newLossy(t, e.Addr().String())
+	store := newStore(t, etcd3.Config{Client: dialed(t, proxy.l.Addr().String())})
+	const transactions, each = 300, 8
+	from := history(t, e.Client(), transactions, each, 16<<10)
+	w := watchFrom(t, store, from)
+	cuts := 0
+	readAll(t, w, from, transactions, each, func(int) {
+		proxy.cut()
+		cuts++
+	})
+	if cuts < 5 {
+		t.Errorf("%d cuts, want more", cuts)
+	}
+}
+
+// Of a watch that is not read, little is taken from etcd.
+func TestPacedTaken(t *testing.T) {
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	proxy := newLossy(t, e.Addr().String())
+	store := newStore(t, etcd3.Config{Client: dialed(t, proxy.l.Addr().String())})
+	const transactions, each = 300, 8
+	from := history(t, e.Client(), transactions, each, 16<<10)
+	before := proxy.received.Load()
+	w := watchFrom(t, store, from)
+	time.Sleep(time.Second)
+	if taken := proxy.received.Load() - before; taken > 5<<20 {
+		t.Errorf("%d MiB taken for a watch that is not read", taken>>20)
+	}
+	readAll(t, w, from, transactions, each, nil)
+}
+
+// A watch outlives etcd's end, and a client that is closed ends it.
+func TestPacedRestart(t *testing.T) {
+	dir := t.TempDir()
+	e := start(t, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	addr := e.Addr().String()
+	client := dialed(t, addr)
+	store := newStore(t, etcd3.Config{Client: client})
+	from := history(t, client, 2, 1, 10)
+	w := watchFrom(t, store, from)
+	readAll(t, w, from, 1, 1, nil)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	e = start(t, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true, ListenClient: addr})
+	from = history(t, e.Client(), 2, 1, 10)
+	for seen := from; seen < from+2; {
+		events, err := w.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			if e.Row.ResourceVersion > from && e.Type != storage.Bookmark {
+				if e.Row.ResourceVersion != seen+1 {
+					t.Fatalf("%d after %d", e.Row.ResourceVersion, seen)
+				}
+				seen++
+			}
+		}
+	}
+	if err := client.Close(); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	var err error
+	for err == nil {
+		_, err = w.Next(t.Context())
+	}
+	if !errors.Is(err, io.EOF) {
+		t.Errorf("after the client was closed: %v", err)
+	}
+}
