@@ -26,6 +26,10 @@ const (
 	attrsShare = 8
 	// fewRows is how many rows are so few that each comparison reads all again.
 	fewRows = 1000
+	// checkPages is in about how many pages the storage is read: a page is garbage a moment later, and a server that is
+	// at rest would grow by it; and for each page etcd counts all rows. A page has minCheckPage rows at least.
+	checkPages   = 20
+	minCheckPage = 500
 )
 
 // comparison is one of the cache with its storage.
@@ -81,7 +85,7 @@ func (c *Cacher) check(ctx context.Context, with *comparison) error {
 		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
 		Predicate:            storage.Everything,
 	}
-	opts.Predicate.Limit = fillPage
+	opts.Predicate.Limit = int64(min(max(v.rows.Len()/checkPages, minCheckPage), fillPage))
 	var differences []error
 	from := ""
 	for {

@@ -33,7 +33,7 @@ const (
 	getWait = 20 * time.Millisecond
 	// unreachableWait is how long a read waits for the first fill while the storage is not reached.
 	unreachableWait = time.Second
-	// fillPage is the number of rows read at a time when a cache is filled or checked.
+	// fillPage is the number of rows read at a time when a cache is filled.
 	fillPage = 10000
 )
 
