@@ -45,6 +45,11 @@ const (
 
 	// requestOverhead is what a transaction adds to the object it stores.
 	requestOverhead = 64 << 10
+
+	// maxQuotaBytes bounds the quota: as much is mapped into memory, and a tenth more.
+	maxQuotaBytes = 1 << 40
+	// quotaOverrun is more than what is written beyond the quota before it is noticed.
+	quotaOverrun = 1 << 30
 )
 
 // ErrLocked says that another process uses the data directory.
@@ -64,7 +69,7 @@ type EmbeddedConfig struct {
 	// Logger gets etcd's warnings and errors; nil drops them.
 	Logger *slog.Logger
 	// QuotaBytes is the size of the database from which writes are refused until there is
-	// room again, see Embedded.Full; 0 means DefaultQuotaBytes.
+	// room again, see Embedded.Full; 0 means DefaultQuotaBytes. 1 TiB at most.
 	QuotaBytes int64
 	// MaxObjectBytes is the largest object stored; 0 means DefaultMaxObjectBytes.
 	MaxObjectBytes int
@@ -79,6 +84,9 @@ func (c EmbeddedConfig) Validate() error {
 	}
 	if c.QuotaBytes < 0 || c.MaxObjectBytes < 0 {
 		return errors.New("embedded etcd: negative limit")
+	}
+	if c.QuotaBytes > maxQuotaBytes {
+		return fmt.Errorf("embedded etcd: a quota of %d bytes: %d are possible at most", c.QuotaBytes, int64(maxQuotaBytes))
 	}
 	return nil
 }
@@ -176,7 +184,7 @@ func (c EmbeddedConfig) server() (config.ServerConfig, error) {
 		MaxSnapFiles:                5,
 		MaxWALFiles:                 5,
 		BackendFreelistType:         bolt.FreelistMapType,
-		QuotaBackendBytes:           -1, // none yet, see StartEmbedded
+		QuotaBackendBytes:           c.appliedQuota(),
 		MaxTxnOps:                   128,
 		MaxRequestBytes:             uint(c.MaxObjectBytes + requestOverhead),
 		MaxConcurrentStreams:        1 << 20,
@@ -195,6 +203,15 @@ func (c EmbeddedConfig) server() (config.ServerConfig, error) {
 		ServerFeatureGate:           features.NewDefaultServerFeatureGate(memberName, lg),
 		Metrics:                     "basic",
 	}, nil
+}
+
+// appliedQuota returns the quota that etcd is made with: none, or one that is not reached, see StartEmbedded. By it the file
+// is mapped, a tenth more or 10 GiB for none; one that outgrows that is mapped anew, and nothing is answered meanwhile.
+func (c EmbeddedConfig) appliedQuota() int64 {
+	if c.QuotaBytes <= DefaultQuotaBytes {
+		return -1
+	}
+	return c.QuotaBytes + quotaOverrun
 }
 
 // space returns what makes room in the server when it is full.

@@ -305,6 +305,7 @@ func TestEmbeddedConfig(t *testing.T) {
 		"no directory":   {},
 		"negative quota": {DataDir: "x", QuotaBytes: -1},
 		"negative limit": {DataDir: "x", MaxObjectBytes: -1},
+		"quota":          {DataDir: "x", QuotaBytes: 1<<40 + 1},
 	} {
 		if _, err := etcd3.StartEmbedded(t.Context(), cfg); err == nil {
 			t.Errorf("%s: no error", name)

@@ -75,6 +75,7 @@ func TestOutOfSpace(t *testing.T) {
 	for i, tc := range []struct {
 		name, verb    string
 		applies, deaf bool
+		embedded      bool // the store knows that it is
 		// other is done by another before the write.
 		other func(ctx context.Context, s *etcd3.Store, o storagetest.Object) error
 		code  storage.ErrorCode // 0: none
@@ -83,6 +84,7 @@ func TestOutOfSpace(t *testing.T) {
 		{name: "a create that is refused", verb: create, code: storage.ErrCodeNoSpace},
 		{name: "a create of what is there", verb: create, other: put, code: storage.ErrCodeKeyExists},
 		{name: "a create of which nothing is known", verb: create, applies: true, deaf: true, code: storage.ErrCodeTimeout},
+		{name: "a create that an embedded one refuses, and nothing is known", verb: create, deaf: true, embedded: true, code: storage.ErrCodeNotReady},
 		{name: "an update that is done", verb: update, applies: true},
 		{name: "an update that is refused", verb: update, code: storage.ErrCodeNoSpace},
 		{name: "an update of what is another by now", verb: update, other: put, code: storage.ErrCodeNoSpace},
@@ -108,7 +110,16 @@ func TestOutOfSpace(t *testing.T) {
 			}
 			client := clientv3.NewCtxClient(t.Context())
 			client.KV = full
-			store := newStore(t, etcd3.Config{Client: client})
+			config := etcd3.Config{Client: client}
+			if tc.embedded {
+				health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: e.Client(), Embedded: e})
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(health.Close)
+				config.Health = health
+			}
+			store := newStore(t, config)
 			ours := o.With("k", "ours")
 			var row storage.Row
 			var err error

@@ -5,28 +5,32 @@ import (
 	"context"
 	"os"
 
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
 const (
-	// packingRows are read at once: reads and writes go on between them.
-	packingRows = 1000
+	// packingRows are read at once: reads and writes go on between them only.
+	packingRows = 100
 	// packingShare is which part of a file that is packed is not rows: at most, but for the smallest of files.
 	packingShare = 50
 )
 
-// packed returns how large the file would be if it were defragmented, or a little more. It reads all rows.
-func (s *space) packed(ctx context.Context) (int64, error) {
+// packed returns how large the file would be if it were defragmented, or a little more. It reads all rows up to a revision.
+func (s *space) packed(ctx context.Context, revision int64) (int64, error) {
 	b := s.backend()
 	b.ForceCommit() // what a compaction has deleted is still there before
 	p := packing{pageSize: int64(os.Getpagesize())}
+	// What is not committed is of later revisions: etcd would return it with each chunk, behind rows that it leaves out for it.
+	// A concurrent transaction would do so with what was committed last.
+	end := mvcc.RevToBytes(mvcc.Revision{Main: revision + 1}, mvcc.NewRevBytes())
 	for from := []byte{0}; from != nil; {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		tx := b.ConcurrentReadTx()
+		tx := b.ReadTx()
 		tx.RLock()
-		keys, values := tx.UnsafeRange(schema.Key, from, []byte{0xff}, packingRows)
+		keys, values := tx.UnsafeRange(schema.Key, from, end, packingRows)
 		for i := range keys {
 			p.add(int64(len(keys[i]) + len(values[i])))
 		}

@@ -30,25 +30,25 @@ const (
 	// be made less so.
 	spaceInterval = time.Second
 	fullInterval  = 5 * time.Second
-	// defragmentRest is for how many times as long as a defragmentation took there is no other: the etcd is blocked by
-	// them for a twentieth of the time at most, also where each frees next to nothing.
-	defragmentRest = 19
+	// restShare is for how many times as long as a defragmentation took there is no other: the etcd is blocked by
+	// them for a twentieth of the time at most, also where each frees next to nothing. So it is with reading it whole.
+	restShare = 19
 	// failureRest is for how long nothing is tried when that has failed.
 	failureRest = time.Minute
-	// objectsRest is for how long the history of an etcd that is full of objects is kept although some were deleted, where
-	// they seem to be too few.
-	objectsRest = 2 * time.Minute
-	// compactionTimeout bounds the wait for a compaction, which goes on behind it.
-	compactionTimeout = 10 * time.Minute
-	compactionPoll    = 20 * time.Millisecond
-	// diskMargin is what a defragmentation leaves of the disk to what else is written.
-	diskMargin = 16 << 20
+	// objectsRest is for how long at least the history of an etcd that is full of objects is kept although some were deleted,
+	// where they seem to be too few.
+	objectsRest    = 2 * time.Minute
+	compactionPoll = 20 * time.Millisecond
+	// diskMargin is what a defragmentation leaves of the disk to what else is written: etcd ends when it has no room for
+	// the next file of its log, of 64 MB.
+	diskMargin = 128 << 20
 )
 
 // FullError says that an embedded etcd takes no writes but deletions. Where it is neither Freeing nor has an Err, objects,
 // not their history, fill the quota.
 type FullError struct {
-	// Freeing says that space is being made, and writes will be taken again by themselves.
+	// Freeing says that space is being made, or will be at NotBefore, and writes are taken again by themselves unless it is
+	// found then that objects fill the quota.
 	Freeing bool
 	// Blocked says that it is being defragmented: nothing is answered until that is done.
 	Blocked bool
@@ -66,10 +66,11 @@ func (e *FullError) Error() string {
 	case e.Err != nil:
 		return text + "making room failed, and is tried again after " + e.NotBefore.Format(time.RFC3339) + ": " + e.Err.Error()
 	case !e.NotBefore.IsZero():
-		return text + "its history is dropped, and it is defragmented after " + e.NotBefore.Format(time.RFC3339) +
-			", as it was not long ago and answers nothing meanwhile; then writes are taken again. Better start with a larger --embedded-etcd-quota-backend-bytes"
+		return text + "its history is dropped, and it is defragmented if that helps, after " + e.NotBefore.Format(time.RFC3339) +
+			": it was not long ago, and answers nothing meanwhile. Then writes are taken again, unless objects fill it. " +
+			"Better delete objects, or start with a larger --embedded-etcd-quota-backend-bytes"
 	case e.Freeing:
-		return text + "its history is being dropped and its file defragmented, then writes are taken again: try again"
+		return text + "its history is being dropped and its file defragmented, then writes are taken again unless objects fill it: try again"
 	}
 	return text + "objects take them, not their history: delete objects, or start with a larger --embedded-etcd-quota-backend-bytes. " +
 		"Deletions go on, but for those that first write to the object, as for finalizers and grace periods"
@@ -93,8 +94,8 @@ type space struct {
 	diskFree func(dir string) (int64, error)
 
 	full atomic.Pointer[FullError] // nil: it takes writes
-	// objects is what filled the etcd when it was last found full of them, nil while it was not; rest until when nothing is
-	// tried. Only start and then run use them.
+	// objects is what was found to be left of a full etcd without its history, nil for nothing yet; rest until when nothing
+	// is tried. Only start and then run use them.
 	objects *objects
 	rest    time.Time
 
@@ -102,18 +103,20 @@ type space struct {
 	done   sync.WaitGroup
 }
 
-// objects filled so many bytes at a revision, and of these so many are gone at a later one.
+// objects would fill a file of so many bytes at a revision, and of these so many are gone at a later one.
 type objects struct {
 	bytes, gone int64
-	revision    int64 // up to which gone is counted
-	at          time.Time
+	revision    int64     // up to which gone is counted
+	again       time.Time // when they are looked at again though few are gone
 }
 
 // start takes back the alarm where there is room, as when the quota is a larger one than it was. Whenever there is none, it
 // is made behind it, until close: the etcd serves reads and deletions meanwhile.
 func (s *space) start(ctx context.Context) {
 	s.clean(ctx)
-	s.check(ctx)
+	if _, err := s.check(ctx); err != nil {
+		s.failed(ctx, err)
+	}
 	background, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	s.done.Go(func() { s.run(background) })
@@ -155,40 +158,42 @@ func (s *space) run(ctx context.Context) {
 
 // look makes room if the etcd is full, and returns when to look again.
 func (s *space) look(ctx context.Context) time.Duration {
-	if !s.check(ctx) {
-		return spaceInterval
+	full, err := s.check(ctx)
+	if full && err == nil {
+		if err = s.makeRoom(ctx); err == nil {
+			full, err = s.check(ctx)
+		}
 	}
-	if err := s.makeRoom(ctx); err != nil {
+	if err != nil {
 		s.failed(ctx, err)
 	}
-	if s.check(ctx) {
+	if full {
 		return fullInterval
 	}
 	return spaceInterval
 }
 
 // check notes whether the etcd is full, after it has taken back the alarm if there is room.
-func (s *space) check(ctx context.Context) (full bool) {
+func (s *space) check(ctx context.Context) (full bool, err error) {
 	alarm := s.alarm()
 	size := s.backend().Size()
-	if alarm != nil && s.full.Load() == nil {
-		s.set(FullError{Freeing: true})
-		s.logger.WarnContext(ctx, "embedded etcd is full: its history is dropped, and it is defragmented if that helps",
-			"bytes", size, "quotaBytes", s.quota)
-	}
 	if alarm != nil && !s.leavesRoom(size) {
-		return true
+		if s.full.Load() == nil {
+			s.set(FullError{Freeing: true})
+			s.logger.WarnContext(ctx, "embedded etcd is full: its history is dropped, and it is defragmented if that helps",
+				"bytes", size, "quotaBytes", s.quota)
+		}
+		return true, nil
 	}
 	if alarm != nil {
 		if _, err := s.client.Maintenance.AlarmDisarm(ctx, alarm); err != nil {
-			s.failed(ctx, fmt.Errorf("take back the alarm: %w", err))
-			return true
+			return true, fmt.Errorf("take back the alarm: %w", err)
 		}
 		s.logger.InfoContext(ctx, "embedded etcd takes writes again", "bytes", size, "quotaBytes", s.quota)
 	}
 	s.full.Store(nil)
 	s.objects = nil
-	return false
+	return false, nil
 }
 
 // alarm returns that of a full etcd, nil for none.
@@ -206,47 +211,59 @@ func (s *space) leavesRoom(bytes int64) bool { return bytes+s.room <= s.quota }
 
 // makeRoom drops the history of a full etcd and, where that makes room, defragments it.
 func (s *space) makeRoom(ctx context.Context) error {
-	if s.resting() {
+	resting, failed := s.clock.Now().Before(s.rest), s.full.Load().Err != nil
+	if resting && failed {
 		return nil
 	}
-	if due, err := s.due(ctx); err != nil || !due {
+	due, err := s.due(ctx)
+	switch {
+	case err != nil:
 		return err
+	case !due && failed:
+		s.fullOfObjects(ctx) // what failed was to find that out
+		return nil
+	case !due:
+		return nil
+	case resting:
+		s.set(FullError{Freeing: true, NotBefore: s.rest})
+		return nil
+	case s.full.Load().Freeing:
+		s.set(FullError{Freeing: true}) // it was put off
 	}
+	return s.drop(ctx)
+}
+
+// drop drops the history and, where that makes room, defragments.
+func (s *space) drop(ctx context.Context) error {
+	began := s.clock.Now()
 	revision, err := s.compact(ctx)
 	if err != nil {
 		return err
 	}
-	bytes, err := s.packed(ctx)
+	bytes, err := s.packed(ctx, revision)
 	if err != nil {
 		return err
 	}
+	s.objects = &objects{bytes: bytes, revision: revision}
 	if s.leavesRoom(bytes) {
+		if err := s.fits(bytes); err != nil {
+			return err
+		}
 		if err := s.defragment(ctx, bytes); err != nil {
 			return err
 		}
-		if bytes = s.backend().Size(); s.leavesRoom(bytes) {
+		if s.objects.bytes = s.backend().Size(); s.leavesRoom(s.objects.bytes) {
 			return nil
 		}
 	}
-	s.fullOfObjects(ctx, revision, bytes)
+	now := s.clock.Now()
+	s.objects.again = now.Add(max(restShare*now.Sub(began), objectsRest))
+	s.fullOfObjects(ctx)
 	return nil
 }
 
-// resting reports whether it is too early to try anything, and tells those who wait for room.
-func (s *space) resting() bool {
-	resting := s.clock.Now().Before(s.rest)
-	if s.full.Load().Freeing {
-		e := FullError{Freeing: true}
-		if resting {
-			e.NotBefore = s.rest
-		}
-		s.set(e)
-	}
-	return resting
-}
-
 // due reports whether dropping history may help: not where objects were found to fill the etcd, until so many are gone that
-// there should be room, or some, and that was minutes ago.
+// there should be room, or some, and that was long ago. Its error may be that the disk still has no room for what is left.
 func (s *space) due(ctx context.Context) (bool, error) {
 	o := s.objects
 	if o == nil {
@@ -256,7 +273,13 @@ func (s *space) due(ctx context.Context) (bool, error) {
 	if errors.Is(err, rpctypes.ErrCompacted) {
 		return true, nil // others have dropped the history
 	}
-	return err == nil && (s.leavesRoom(o.bytes-o.gone) || o.gone > 0 && s.clock.Since(o.at) >= objectsRest), err
+	if err != nil {
+		return false, err
+	}
+	if left := o.bytes - o.gone; s.leavesRoom(left) {
+		return true, s.fits(left)
+	}
+	return o.gone > 0 && !s.clock.Now().Before(o.again), nil
 }
 
 // countGone counts what was deleted since it was last counted.
@@ -271,15 +294,19 @@ func (s *space) countGone(ctx context.Context, o *objects) error {
 		if err := resp.Err(); err != nil {
 			return fmt.Errorf("count what is gone: %w", err)
 		}
+		var gone int64
 		for _, e := range resp.Events {
 			if e.Type == clientv3.EventTypeDelete {
 				was, err := s.client.KV.Get(ctx, string(e.Kv.Key), clientv3.WithRev(e.Kv.ModRevision-1))
 				if err != nil {
 					return fmt.Errorf("count what is gone: %w", err)
 				}
-				o.gone += int64(len(e.Kv.Key) + len(first(was.Kvs).GetValue()))
+				gone += int64(len(e.Kv.Key) + len(first(was.Kvs).GetValue()))
 			}
-			o.revision = e.Kv.ModRevision
+		}
+		o.gone += gone
+		if n := len(resp.Events); n > 0 {
+			o.revision = resp.Events[n-1].Kv.ModRevision // a response has all events of a revision
 		}
 		if o.revision >= current {
 			return nil
@@ -288,9 +315,8 @@ func (s *space) countGone(ctx context.Context, o *objects) error {
 	return ctx.Err()
 }
 
-// fullOfObjects notes that objects fill the etcd, of which a file of its own would be of so many bytes; in the log once.
-func (s *space) fullOfObjects(ctx context.Context, revision, bytes int64) {
-	s.objects = &objects{bytes: bytes, revision: revision, at: s.clock.Now()}
+// fullOfObjects notes that objects fill the etcd; in the log once.
+func (s *space) fullOfObjects(ctx context.Context) {
 	was := s.full.Load()
 	s.set(FullError{})
 	if was.Freeing || was.Err != nil {
@@ -310,20 +336,25 @@ func (s *space) failed(ctx context.Context, err error) {
 	s.logger.ErrorContext(ctx, "embedded etcd is full, and making room failed", "error", err, "retryAfter", s.rest)
 }
 
-// defragment copies what is live, of about so many bytes, into a file of its own. Nothing is answered meanwhile.
-func (s *space) defragment(ctx context.Context, bytes int64) error {
+// fits returns why a copy of so many bytes cannot be made.
+func (s *space) fits(bytes int64) error {
 	dir := s.server.Cfg.SnapDir()
 	if free, err := s.diskFree(dir); err == nil && free < bytes+diskMargin {
 		return fmt.Errorf("the disk has no room for a defragmentation, which copies what is live: %d bytes are free in %s, %d are needed",
 			free, dir, bytes+diskMargin)
 	}
+	return nil
+}
+
+// defragment copies what is live, of about so many bytes, into a file of its own. Nothing is answered meanwhile.
+func (s *space) defragment(ctx context.Context, bytes int64) error {
 	before := s.backend().Size()
 	s.set(FullError{Freeing: true, Blocked: true})
-	s.logger.WarnContext(ctx, "embedded etcd is being defragmented, and answers nothing meanwhile", "bytes", before)
 	began := s.clock.Now()
+	s.logger.WarnContext(ctx, "embedded etcd is being defragmented, and answers nothing meanwhile", "bytes", before)
 	err := s.server.Defragment()
 	took := s.clock.Since(began)
-	s.rest = s.clock.Now().Add(max(defragmentRest*took, fullInterval))
+	s.rest = s.clock.Now().Add(max(restShare*took, fullInterval))
 	s.set(FullError{Freeing: true})
 	if err != nil {
 		return fmt.Errorf("defragment: %w", err)
@@ -336,8 +367,6 @@ func (s *space) defragment(ctx context.Context, bytes int64) error {
 // revision.
 func (s *space) compact(ctx context.Context) (int64, error) {
 	rev := s.server.KV().Rev()
-	ctx, cancel := context.WithTimeout(ctx, compactionTimeout)
-	defer cancel()
 	if _, err := s.client.KV.Compact(ctx, rev); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return 0, fmt.Errorf("compact revision %d: %w", rev, err)
 	}

@@ -1,6 +1,7 @@
 package etcd3_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,9 +10,11 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	testclock "k8s.io/utils/clock/testing"
 
@@ -216,7 +219,7 @@ func TestSpaceRests(t *testing.T) {
 	s.wantLog("embedded etcd is full", 2)
 	s.wantLog("embedded etcd was defragmented", 1)
 	var full *etcd3.FullError
-	if !errors.As(s.etcd.Full(), &full) || full.NotBefore.Before(s.clock.Now()) || !strings.Contains(full.Error(), "defragmented after 1970-01-01T") {
+	if !errors.As(s.etcd.Full(), &full) || full.NotBefore.Before(s.clock.Now()) || !strings.Contains(full.Error(), "if that helps, after 1970-01-01T") {
 		t.Errorf("got %v", s.etcd.Full())
 	}
 	if err := s.write("a"); storage.CodeOf(err) != storage.ErrCodeNotReady {
@@ -365,7 +368,7 @@ func TestSpaceFails(t *testing.T) {
 	}
 }
 
-// History that is dropped for nothing is kept: while there may be no defragmentation, and where objects fill the etcd until so
+// History that is dropped for nothing is kept: while there may be no defragmentation, or the disk has no room for it, and where objects fill the etcd until so
 // many are gone that it is likely to help, or some, minutes ago.
 func TestSpaceKeepsHistory(t *testing.T) {
 	s := newSmall(t)
@@ -389,6 +392,20 @@ func TestSpaceKeepsHistory(t *testing.T) {
 	waitFor(t, s.clock.HasWaiters)
 	kept("before a defragmentation may be", true)
 	s.look()
+
+	_ = s.fill(history)
+	s.etcd.SetDiskFree(1 << 20)
+	s.look()
+	kept("no room on the disk", false)
+	if _, err := s.store.Delete(t.Context(), storagetest.NewObject("h0").Key(), storage.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(time.Minute)
+	waitFor(t, s.clock.HasWaiters)
+	kept("still no room on the disk", true)
+	s.etcd.SetDiskFree(1 << 30)
+	s.clock.Step(time.Minute)
+	waitFor(t, s.clock.HasWaiters)
 
 	for i := range 3000 {
 		if _, err := s.etcd.Client().Put(t.Context(), fmt.Sprint("tiny", i), ""); err != nil {
@@ -453,6 +470,150 @@ func TestSpacePacked(t *testing.T) {
 			}
 			t.Logf("%d bytes, expected %d: %.3f", size, expected, float64(expected)/float64(size))
 		})
+	}
+}
+
+// So it is while rows are deleted.
+func TestSpacePackedBesideDeletions(t *testing.T) {
+	const rows = 20000
+	e := start(t, etcd3.EmbeddedConfig{DataDir: filepath.Join(t.TempDir(), "etcd"), UnsafeNoFsync: true})
+	for i := range rows {
+		if _, err := e.Client().Put(t.Context(), fmt.Sprint("o", i), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	least, err := e.Packed(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deletes sync.WaitGroup
+	stop := make(chan struct{})
+	deletes.Go(func() {
+		for i := range rows {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := e.Client().Delete(t.Context(), fmt.Sprint("o", i)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 50 {
+		// What is deleted is there until it is compacted.
+		if got, err := e.Packed(t.Context()); err != nil || got < least {
+			t.Errorf("got %d bytes, %v, want %d or more", got, err, least)
+			break
+		}
+	}
+	close(stop)
+	deletes.Wait()
+}
+
+// failingKV answers so many reads.
+type failingKV struct {
+	clientv3.KV
+	reads atomic.Int64
+}
+
+func (f *failingKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if f.reads.Add(-1) < 0 {
+		return nil, rpctypes.ErrNoLeader
+	}
+	return f.KV.Get(ctx, key, opts...)
+}
+
+// When it could not be counted what is gone, all of it is counted later; and it is told again that objects fill the etcd.
+func TestSpaceCountFails(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		reads int64
+		many  bool // are gone, in one revision
+	}{
+		{name: "few"},
+		{name: "many", reads: 1, many: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSmall(t)
+			client := s.etcd.Client()
+			lease, err := client.Grant(t.Context(), 3600)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range 16 {
+				if _, err := client.Put(t.Context(), fmt.Sprint("leased", i), strings.Repeat("x", 256<<10), clientv3.WithLease(lease.ID)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := client.Put(t.Context(), "tiny", ""); err != nil {
+				t.Fatal(err)
+			}
+			s.fillWithObjects()
+			kv := &failingKV{KV: client.KV}
+			kv.reads.Store(tc.reads)
+			failing := clientv3.NewCtxClient(t.Context())
+			failing.KV, failing.Watcher, failing.Maintenance = kv, client.Watcher, client.Maintenance
+			s.etcd.SetSpaceClient(failing)
+			if tc.many {
+				_, err = client.Revoke(t.Context(), lease.ID)
+			} else {
+				_, err = client.Delete(t.Context(), "tiny")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.look()
+			if err := s.etcd.Full(); err == nil || !strings.Contains(err.Error(), "count what is gone") {
+				t.Fatalf("while it cannot be counted: %v", err)
+			}
+			kv.reads.Store(1 << 30)
+			s.clock.Step(time.Minute)
+			waitFor(t, s.clock.HasWaiters)
+			switch err := s.etcd.Full(); {
+			case tc.many && err != nil:
+				t.Errorf("many are gone: %v", err)
+			case !tc.many && (err == nil || !strings.Contains(err.Error(), "delete objects")):
+				t.Errorf("few are gone: got %v, want that objects are to be deleted", err)
+			}
+		})
+	}
+}
+
+// After a defragmentation that did not help there is no other for a while. Meanwhile it is told that objects are to be deleted
+// until enough are, and then that writes will be taken.
+func TestSpaceInVain(t *testing.T) {
+	s := newSmall(t)
+	_ = s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
+	waitFor(t, s.clock.HasWaiters)
+	goOn := s.log.hold("embedded etcd is being defragmented")
+	s.clock.Step(10 * time.Second)
+	waitFor(t, func() bool {
+		var full *etcd3.FullError
+		return errors.As(s.etcd.Full(), &full) && full.Blocked
+	})
+	s.etcd.SetRoom(s.config.QuotaBytes)
+	s.clock.Step(time.Minute) // it takes so long
+	goOn()
+	waitFor(t, s.clock.HasWaiters)
+	s.wantLog("embedded etcd was defragmented", 1)
+	if err := s.write("more"); storage.CodeOf(err) != storage.ErrCodeNoSpace || !strings.Contains(err.Error(), "delete objects") {
+		t.Errorf("full of objects: got %v", err)
+	}
+	s.etcd.SetRoom(s.config.QuotaBytes - s.etcd.Size() + 1) // one deletion makes it
+	if _, err := s.store.Delete(t.Context(), storagetest.NewObject("o1").Key(), storage.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	s.look()
+	s.wantLog("embedded etcd was defragmented", 1)
+	if err := s.write("more"); storage.CodeOf(err) != storage.ErrCodeNotReady || !strings.Contains(err.Error(), "if that helps, after 1970-01-01T") {
+		t.Errorf("enough are deleted: got %v, want not ready", err)
+	}
+	s.clock.Step(20 * time.Minute)
+	waitFor(t, s.clock.HasWaiters)
+	s.wantLog("embedded etcd was defragmented", 2)
+	if err := s.write("more"); err != nil {
+		t.Errorf("after the rest: %v", err)
 	}
 }
 

@@ -163,6 +163,8 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 func (s *Store) outOfSpace(ctx context.Context, key string, rev int64, stored []byte, refused error) (*clientv3.TxnResponse, error) {
 	kv, err := s.fetch(ctx, key)
 	switch now := kv.GetModRevision(); {
+	case err != nil && s.health.full() != nil: // the embedded one does not do what it refuses
+		return nil, s.failWrite(ctx, key, refused)
 	case err != nil:
 		return nil, mayHaveHappened(key, refused)
 	case now == rev:
