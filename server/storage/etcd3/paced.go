@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -48,7 +49,9 @@ type paced struct {
 	out chan clientv3.WatchResponse
 	// err is why it is over, nil after a clean end. It is read after out is closed.
 	err error
-	// wake has something when somebody reads.
+	// reading: somebody waits for an answer, or is about to.
+	reading atomic.Bool
+	// wake has something when reading has become true.
 	wake chan struct{}
 	// created is closed when etcd has the watch for the first time, or there will be none.
 	created   chan struct{}
@@ -97,9 +100,11 @@ func (p *paced) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errParked):
-			select {
-			case <-p.wake:
-			case <-ctx.Done():
+			for !p.reading.Load() && ctx.Err() == nil {
+				select {
+				case <-p.wake:
+				case <-ctx.Done():
+				}
 			}
 		case broken(err):
 			pause := time.NewTimer(reopenAfter)
@@ -137,9 +142,7 @@ func (p *paced) follow(ctx context.Context) error {
 	}
 	// That this fails is said by Recv.
 	_ = stream.Send(&etcdserverpb.WatchRequest{RequestUnion: &etcdserverpb.WatchRequest_CreateRequest{CreateRequest: request}})
-	if p.progress {
-		go p.ask(ctx, stream)
-	}
+	created := false
 	// held are events of a revision that may go on in the next fragment.
 	var held []*mvccpb.Event
 	for {
@@ -149,6 +152,14 @@ func (p *paced) follow(ctx context.Context) error {
 		}
 		if resp.Created && !resp.Canceled {
 			p.create()
+			if p.progress && !created {
+				go p.ask(ctx, stream)
+			}
+			created = true
+			continue
+		}
+		if !created && len(resp.Events) == 0 && !resp.Canceled {
+			// Until then etcd holds events back, but would not progress that comes after them.
 			continue
 		}
 		events := resp.Events
@@ -213,32 +224,38 @@ func whole(held, events []*mvccpb.Event, more bool) (complete, rest []*mvccpb.Ev
 	return events[:n], slices.Clone(events[n:])
 }
 
-// offer waits until the answer is taken, but not for long.
+// offer waits until the answer is taken, but not for long while nobody reads.
 func (p *paced) offer(ctx context.Context, answer clientv3.WatchResponse) error {
 	timer := time.NewTimer(parkAfter)
 	defer timer.Stop()
-	select {
-	case p.out <- answer:
-	case <-timer.C:
-		return errParked
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		select {
+		case p.out <- answer:
+			return nil
+		case <-timer.C:
+			// Who reads may have come this moment, or be held up before it takes the answer.
+			if !p.reading.Load() {
+				return errParked
+			}
+			timer.Reset(parkAfter)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	// Who has taken it does not wake another stream. One who waits already is given the next answer.
-	select {
-	case <-p.wake:
-	default:
-	}
-	return nil
 }
 
-// read is called by who begins to wait for an answer.
-func (p *paced) read() { signal(p.wake) }
+// read is called by who begins to wait for an answer, and rest when it waits no more.
+func (p *paced) read() {
+	p.reading.Store(true)
+	signal(p.wake)
+}
+
+func (p *paced) rest() { p.reading.Store(false) }
 
 // requestProgress has etcd asked for progress, by the next stream where there is none.
 func (p *paced) requestProgress() { signal(p.asked) }
 
-// ask asks for progress by the stream, whose watch is asked for already.
+// ask asks for progress by the stream, whose watch etcd has.
 func (p *paced) ask(ctx context.Context, stream etcdserverpb.Watch_WatchClient) {
 	request := &etcdserverpb.WatchRequest{
 		RequestUnion: &etcdserverpb.WatchRequest_ProgressRequest{ProgressRequest: &etcdserverpb.WatchProgressRequest{}},

@@ -66,7 +66,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		w.initial = &rows{prefix: key, next: key, limit: maxPage}
 		w.bookmark = opts.SendInitialEvents != nil && opts.Predicate.AllowWatchBookmarks
 	} else {
-		w.open()
+		w.open(ctx)
 	}
 	return w, nil
 }
@@ -104,7 +104,9 @@ type watcher struct {
 	restored <-chan struct{}
 	// err is why the stream is over.
 	err error
-	out []storage.Event
+	// taken: the step under way has got something, which would be lost if Next were to begin again.
+	taken bool
+	out   []storage.Event
 }
 
 var _ storage.Watcher = (*watcher)(nil)
@@ -135,8 +137,9 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 		if w.initial != nil {
 			step = w.readInitial
 		}
+		w.taken = false
 		if err := step(ctx); err != nil {
-			if ctx.Err() != nil && w.ctx.Err() == nil {
+			if ctx.Err() != nil && w.ctx.Err() == nil && !w.taken {
 				return nil, ctx.Err()
 			}
 			if w.ctx.Err() != nil {
@@ -153,15 +156,15 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 	return w.out, nil
 }
 
-// open starts etcd's watch behind rev.
-func (w *watcher) open() {
+// open starts etcd's watch behind rev. Until etcd has it, or ctx is done, it waits.
+func (w *watcher) open(ctx context.Context) {
 	if !w.bare {
 		w.paced = newPaced(w.store.client)
 	}
 	if w.paced == nil {
 		w.openClient()
 	} else {
-		w.openPaced()
+		w.openPaced(ctx)
 	}
 	if w.progress {
 		w.store.progress.add(w)
@@ -190,15 +193,18 @@ func (w *watcher) openClient() {
 	w.events = w.etcd.Watch(w.ctx, w.key, opts...)
 }
 
-// openPaced starts a watch that is read as Next asks for it, and waits until etcd has it.
-func (w *watcher) openPaced() {
+// openPaced starts a watch that is read as Next asks for it.
+func (w *watcher) openPaced(ctx context.Context) {
 	w.paced.key, w.paced.progress, w.paced.next = w.key, w.progress, w.rev+1
 	if w.recursive {
 		w.paced.end = clientv3.GetPrefixRangeEnd(w.key)
 	}
 	w.paced.start(w.ctx, w.store.client.Ctx())
 	w.events = w.paced.out
-	<-w.paced.created
+	select {
+	case <-w.paced.created:
+	case <-ctx.Done():
+	}
 }
 
 // readInitial appends a page of initial rows, and the bookmark behind the last.
@@ -210,6 +216,7 @@ func (w *watcher) readInitial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.taken = true
 	for i, kv := range p.kvs {
 		p.kvs[i] = nil
 		if !w.store.isRow(string(kv.Key)) {
@@ -234,7 +241,7 @@ func (w *watcher) readInitial(ctx context.Context) error {
 			Type: storage.Bookmark, Row: storage.Row{ResourceVersion: uint64(p.rev)}, InitialEventsEnd: true,
 		})
 	}
-	w.open()
+	w.open(ctx)
 	return nil
 }
 
@@ -251,20 +258,11 @@ func (w *watcher) readPage(ctx context.Context) (page, error) {
 
 // receive waits for an answer of etcd and appends its events.
 func (w *watcher) receive(ctx context.Context) error {
-	var resp clientv3.WatchResponse
-	var ok bool
-	if w.paced != nil {
-		w.paced.read()
+	resp, ok, err := w.answer(ctx)
+	if err != nil {
+		return err
 	}
-	select {
-	case resp, ok = <-w.events:
-	case <-w.restored:
-		return &storage.Error{Code: storage.ErrCodeExpired, Key: w.key, Message: expiredWatch}
-	case <-w.ctx.Done():
-		return io.EOF
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	w.taken = true
 	if !ok {
 		if w.paced != nil && w.paced.err != nil {
 			return w.fail(w.paced.err)
@@ -287,12 +285,41 @@ func (w *watcher) receive(ctx context.Context) error {
 	for _, e := range resp.Events {
 		if w.store.isRow(string(e.Kv.Key)) {
 			if err := w.add(e); err != nil {
+				w.untear(uint64(e.Kv.ModRevision))
 				return err
 			}
 		}
 		w.rev = e.Kv.ModRevision
 	}
 	return nil
+}
+
+// answer waits for an answer of etcd. It is not ok when there is none any more.
+func (w *watcher) answer(ctx context.Context) (resp clientv3.WatchResponse, ok bool, err error) {
+	if w.paced != nil {
+		w.paced.read()
+		defer w.paced.rest()
+	}
+	select {
+	case resp, ok = <-w.events:
+		return resp, ok, nil
+	case <-w.restored:
+		return resp, false, &storage.Error{Code: storage.ErrCodeExpired, Key: w.key, Message: expiredWatch}
+	case <-w.ctx.Done():
+		return resp, false, io.EOF
+	case <-ctx.Done():
+		return resp, false, ctx.Err()
+	}
+}
+
+// untear takes back the events of a revision whose others cannot be told: whoever has seen an event goes on behind its revision.
+func (w *watcher) untear(rv uint64) {
+	n := len(w.out)
+	for n > 0 && w.out[n-1].Row.ResourceVersion == rv {
+		n--
+	}
+	clear(w.out[n:])
+	w.out = w.out[:n]
 }
 
 // add appends an event as its watcher sees it, if it does.
@@ -373,12 +400,17 @@ func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
 		return e.PrevKv, nil
 	}
 	key, rv := string(e.Kv.Key), e.Kv.ModRevision
-	ctx, cancel := w.store.bound(w.ctx)
-	defer cancel()
 	opts := []clientv3.OpOption{clientv3.WithRev(rv - 1)}
+	bound := w.store.bound
 	if w.paced != nil && w.paced.near {
+		// What is in this process can be read while its etcd agrees on nothing, and counts as down.
 		opts = append(opts, clientv3.WithSerializable())
+		bound = func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, w.store.timeout)
+		}
 	}
+	ctx, cancel := bound(w.ctx)
+	defer cancel()
 	resp, err := w.store.client.KV.Get(ctx, key, opts...)
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return nil, w.store.fail(ctx, key, err)

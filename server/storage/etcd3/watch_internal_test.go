@@ -59,6 +59,38 @@ func TestWatcherNoPreviousValue(t *testing.T) {
 	}
 }
 
+// What an etcd in this process has is read although it counts as down: nobody need agree on the past.
+func TestWatcherNearPreviousWhileDown(t *testing.T) {
+	etcd, err := StartEmbedded(t.Context(), EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer etcd.Close()
+	health := &Health{}
+	health.phase.Store(newPhase(errDown))
+	health.history.Store(new(make(chan struct{})))
+	store, err := New(Config{Client: etcd.Client(), Health: health})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "/registry/x/a"
+	var last int64
+	for range 2 {
+		resp, err := etcd.Client().Put(t.Context(), key, "{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = resp.Header.Revision
+	}
+	for near, want := range map[bool]storage.ErrorCode{true: 0, false: storage.ErrCodeUnreachable} {
+		w := &watcher{store: store, ctx: t.Context(), all: true, paced: &paced{near: near}}
+		_, err := w.previous(&clientv3.Event{Type: clientv3.EventTypeDelete, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: last + 1}})
+		if code := storage.CodeOf(err); code != want || want == 0 && err != nil {
+			t.Errorf("near %v: %v", near, err)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	tests := []struct {
 		err  error

@@ -1,0 +1,176 @@
+package etcd3
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// scripted is an etcd whose streams say what a test has them say.
+type scripted struct {
+	etcdserverpb.WatchClient
+	streams chan *scriptedStream
+}
+
+func (s *scripted) Watch(ctx context.Context, _ ...grpc.CallOption) (etcdserverpb.Watch_WatchClient, error) {
+	stream := &scriptedStream{ctx: ctx, requests: make(chan *etcdserverpb.WatchRequest, 8), answers: make(chan *etcdserverpb.WatchResponse)}
+	select {
+	case s.streams <- stream:
+		return stream, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type scriptedStream struct {
+	grpc.ClientStream
+	ctx      context.Context //nolint:containedctx // as of the stream
+	requests chan *etcdserverpb.WatchRequest
+	// answers is closed when the stream breaks.
+	answers chan *etcdserverpb.WatchResponse
+}
+
+func (s *scriptedStream) Send(r *etcdserverpb.WatchRequest) error {
+	s.requests <- r
+	return nil
+}
+
+func (s *scriptedStream) Recv() (*etcdserverpb.WatchResponse, error) {
+	select {
+	case answer, ok := <-s.answers:
+		if !ok {
+			return nil, status.Error(codes.Unavailable, "broken")
+		}
+		return answer, nil
+	case <-s.ctx.Done():
+		return nil, s.ctx.Err()
+	}
+}
+
+// say has the stream answer. It is false when nobody hears it any more.
+func (s *scriptedStream) say(answers ...*etcdserverpb.WatchResponse) bool {
+	for _, answer := range answers {
+		select {
+		case s.answers <- answer:
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+	return true
+}
+
+func at(rev int64) *etcdserverpb.ResponseHeader { return &etcdserverpb.ResponseHeader{Revision: rev} }
+
+func put(rev int64) *etcdserverpb.WatchResponse {
+	return &etcdserverpb.WatchResponse{Header: at(rev), Events: []*mvccpb.Event{
+		{Type: mvccpb.Event_PUT, Kv: &mvccpb.KeyValue{Key: []byte("/a/x"), CreateRevision: rev, ModRevision: rev}},
+	}}
+}
+
+func startScripted(ctx context.Context) (*paced, *scripted) {
+	etcd := &scripted{streams: make(chan *scriptedStream)}
+	p := &paced{client: etcd, key: "/a/", end: "/a0", progress: true, next: 11}
+	p.start(ctx, context.Background())
+	return p, etcd
+}
+
+// take reads as a watcher does that is held up before it takes the answer.
+func (p *paced) take(t *testing.T, held time.Duration) clientv3.WatchResponse {
+	t.Helper()
+	p.read()
+	defer p.rest()
+	time.Sleep(held)
+	select {
+	case answer := <-p.out:
+		return answer
+	case <-time.After(time.Hour):
+		t.Fatal("no answer comes")
+		panic("unreachable")
+	}
+}
+
+// A stream that follows a broken one is not asked for progress before etcd has the watch, and what it says of progress before
+// is not believed: the events up to there are held back until then.
+func TestPacedProgressOfNextStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p, etcd := startScripted(ctx)
+		first := <-etcd.streams
+		first.say(&etcdserverpb.WatchResponse{Header: at(10), Created: true})
+		<-p.created
+		close(first.answers)
+		synctest.Wait()
+		p.requestProgress()
+		second := <-etcd.streams
+		synctest.Wait()
+		if n := len(second.requests); n != 1 {
+			t.Errorf("%d requests before the watch is there, want its own", n)
+		}
+		go second.say(
+			&etcdserverpb.WatchResponse{Header: at(20), WatchId: clientv3.InvalidWatchID},
+			&etcdserverpb.WatchResponse{Header: at(20), Created: true},
+			put(15),
+			&etcdserverpb.WatchResponse{Header: at(21), WatchId: clientv3.InvalidWatchID})
+		if answer := p.take(t, 0); len(answer.Events) != 1 || answer.Events[0].Kv.ModRevision != 15 {
+			t.Errorf("first came %v, want the event", answer)
+		}
+		if answer := p.take(t, 0); !answer.IsProgressNotify() || answer.Header.Revision != 21 {
+			t.Errorf("then came %v, want the progress", answer)
+		}
+		synctest.Wait()
+		if n := len(second.requests); n != 2 {
+			t.Errorf("%d requests, want another for progress", n)
+		}
+	})
+}
+
+// Who reads gets each answer, however long it is held up between saying that it reads and taking one. Only for one that does
+// not read is the stream closed.
+func TestPacedHeldReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p, etcd := startScripted(ctx)
+		streams := 0
+		go func() {
+			for {
+				var stream *scriptedStream
+				select {
+				case stream = <-etcd.streams:
+				case <-ctx.Done():
+					return
+				}
+				streams++
+				rev := (<-stream.requests).GetCreateRequest().StartRevision
+				for more := stream.say(&etcdserverpb.WatchResponse{Header: at(rev), Created: true}); more; rev++ {
+					more = stream.say(put(rev))
+				}
+			}
+		}()
+		next := int64(11)
+		for i := range 100 {
+			held := []time.Duration{0, parkAfter / 2, parkAfter, parkAfter + time.Millisecond, 5 * parkAfter}[i%5]
+			if rev := p.take(t, held).Events[0].Kv.ModRevision; rev != next {
+				t.Fatalf("%d came, want %d", rev, next)
+			}
+			next++
+		}
+		synctest.Wait()
+		if streams != 1 {
+			t.Errorf("%d streams for one that reads", streams)
+		}
+		time.Sleep(3 * parkAfter)
+		if rev := p.take(t, 5*parkAfter).Events[0].Kv.ModRevision; rev != next || streams != 2 {
+			t.Errorf("%d came after a pause, by stream %d, want %d by another", rev, streams, next)
+		}
+	})
+}
