@@ -31,10 +31,13 @@ const (
 )
 
 // How much of a stream is taken in before it is read, and of all streams before gRPC has noted what came. gRPC's own windows
-// grow to 16 MiB, which each watch that is not read would fill. An answer that is waited for is let in whole.
+// grow to 16 MiB, which each watch that is not read would fill: these do not grow. An answer that is waited for is let in
+// whole, but what is above the stream's window comes a round trip later: most pages and objects are below. The connection's is
+// given back as bytes arrive, read or not. It costs no memory, but bounds what comes in a round trip for all lists and
+// watches together: 3 GB/s at 10 ms.
 const (
-	streamWindow = 512 << 10
-	connWindow   = 8 << 20
+	streamWindow = 1 << 20
+	connWindow   = 32 << 20
 )
 
 // DialConfig says how to reach an etcd elsewhere.
