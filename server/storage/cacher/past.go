@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -42,10 +43,10 @@ type pasts struct {
 
 // turn is a watcher's time to read from the storage.
 type turn struct {
-	// end ends what the watcher reads, nil before it has opened it.
+	// end ends what the watcher reads or is about to, nil before it opens it.
 	end   func()
 	began time.Time
-	// since is when the watcher was last heard of, zero while it waits for the storage.
+	// since is when the watcher was last heard of, zero while it waits for events of the storage.
 	since time.Time
 }
 
@@ -75,7 +76,7 @@ func (p *pasts) grantLocked(now time.Time) {
 	}
 }
 
-// waits notes that the watcher waits for the storage from now on. It is false when its turn is over.
+// waits notes that the watcher waits for events of the storage from now on. It is false when its turn is over.
 func (p *pasts) waits(w *watcher) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,8 +88,8 @@ func (p *pasts) waits(w *watcher) bool {
 	return true
 }
 
-// opened notes how to end what the watcher reads. It is false when its turn is over already.
-func (p *pasts) opened(w *watcher, end func(), now time.Time) bool {
+// opens notes how to end what the watcher reads or begins to. It is false when its turn is over already.
+func (p *pasts) opens(w *watcher, end func(), now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t, ok := p.readers[w]
@@ -191,23 +192,33 @@ func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOpti
 	// Not Bare: the storage keeps little for a watch that is not read.
 	opts.Progress, opts.Bare = true, false
 	opts.Predicate.GetAttrs = c.config.GetAttrs
-	w.open = func() error {
-		if !c.pasts.waits(w) {
+	w.open = func(next context.Context) error {
+		ctx, cancel := context.WithCancel(ctx)
+		// The storage may be away: then the opening is ended as a turn that is not used is.
+		if !c.pasts.opens(w, cancel, c.config.Clock.Now()) {
+			cancel()
 			return io.EOF
 		}
-		ctx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(next, cancel)
 		past, err := c.config.Storage.Watch(ctx, key, opts)
+		if !stop() && err == nil {
+			past.Stop()
+			err = next.Err()
+		}
+		end := cancel
+		if err == nil {
+			end = func() {
+				past.Stop()
+				cancel()
+			}
+		}
+		if !c.pasts.opens(w, end, c.config.Clock.Now()) {
+			end()
+			return io.EOF
+		}
 		if err != nil {
 			cancel()
 			return err
-		}
-		end := func() {
-			past.Stop()
-			cancel()
-		}
-		if !c.pasts.opened(w, end, c.config.Clock.Now()) {
-			end()
-			return io.EOF
 		}
 		w.past = past
 		return nil
@@ -217,7 +228,11 @@ func (w *watcher) catchUp(ctx context.Context, key string, opts storage.ListOpti
 	c.enterPast(w)
 	select {
 	case <-w.turn:
-		return w.open()
+		err := w.open(context.Background()) // ctx ends it in any case
+		if errors.Is(err, io.EOF) {
+			w.err, err = io.EOF, nil // for Next to say
+		}
+		return err
 	default:
 		return nil
 	}
@@ -254,9 +269,9 @@ func (w *watcher) awaitTurn(ctx context.Context) error {
 	return w.over(ctx)
 }
 
-// takeTurn opens the storage's watch.
+// takeTurn opens the storage's watch. When ctx is done first, the next Next tries it again.
 func (w *watcher) takeTurn(ctx context.Context) error {
-	err := w.open()
+	err := w.open(ctx)
 	if err == nil {
 		return nil
 	}

@@ -196,3 +196,98 @@ func TestPastStop(t *testing.T) {
 		t.Errorf("%d watches of the storage", store.watches)
 	}
 }
+
+// shut is a storage whose watches, but for that of the cache, do not begin before its gate is done, or their own context is.
+type shut struct {
+	*fake
+	gate context.Context //nolint:containedctx // it is what the watches wait for
+}
+
+func (s shut) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	if !opts.Bare {
+		select {
+		case <-s.gate.Done():
+		case <-ctx.Done():
+		}
+	}
+	return s.fake.Watch(ctx, key, opts)
+}
+
+// shutCacher returns a cacher on a storage that is shut for an hour, or until open.
+func shutCacher(t *testing.T) (c *Cacher, store shut, open func()) {
+	t.Helper()
+	gate, open := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(open)
+	store = shut{newFake(), gate}
+	putPod(t, store, "a", "x", "", "")
+	putPod(t, store, "a", "y", "", "")
+	c = newTestCacher(t, store, nil)
+	connect(t, c)
+	return c, store, open
+}
+
+// TestPastOpening: watchers whose storage does not begin to watch keep their turn for a while only, and not when their Next
+// is given up or they are stopped.
+func TestPastOpening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store, open := shutCacher(t)
+		began := time.Now()
+		opened := make(chan storage.Watcher, maxPast)
+		for range maxPast {
+			go func() {
+				w, err := c.Watch(t.Context(), testPrefix, selecting(t, "2", "", ""))
+				if err != nil {
+					t.Error(err)
+					w = &ended{err}
+				}
+				opened <- w
+			}()
+		}
+		synctest.Wait()
+		patient, stopped := mustWatch(t, c, testPrefix, selecting(t, "2", "", "")), mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))
+		for range maxPast {
+			w := <-opened
+			if events, err := w.Next(t.Context()); err != io.EOF {
+				t.Fatalf("one that could not begin: %d events, %v", len(events), err)
+			}
+		}
+		if took := time.Since(began); took > pastStallQueued+pastLook {
+			t.Errorf("the turns were kept for %s", took)
+		}
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			began = time.Now()
+			if events, err := patient.Next(ctx); !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+				t.Fatalf("%d events, %v after %s", len(events), err, time.Since(began))
+			}
+			cancel()
+		}
+		time.AfterFunc(time.Second, stopped.Stop)
+		began = time.Now()
+		if events, err := stopped.Next(t.Context()); err != io.EOF || time.Since(began) != time.Second {
+			t.Errorf("one that is stopped: %d events, %v after %s", len(events), err, time.Since(began))
+		}
+		open()
+		wantEvents(t, patient, "ADDED a/y@3")
+		if n := store.open(); n != 1 || len(c.pasts.readers) != 0 {
+			t.Errorf("%d watches of the storage, %d readers of the past", n, len(c.pasts.readers))
+		}
+		c.Stop()
+	})
+}
+
+// TestPastOpeningStop: a stop of the cacher ends what waits for the storage to begin.
+func TestPastOpeningStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, store, _ := shutCacher(t)
+		began := time.Now()
+		time.AfterFunc(time.Second, c.Stop)
+		if err := wantEnd(t, mustWatch(t, c, testPrefix, selecting(t, "2", "", ""))); err != io.EOF || time.Since(began) != time.Second {
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		synctest.Wait()
+		if n := store.open(); n != 0 {
+			t.Errorf("%d watches of the storage", n)
+		}
+	})
+}

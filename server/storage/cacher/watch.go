@@ -174,7 +174,7 @@ type watcher struct {
 	endBookmark bool
 	// past gives the events before those in the ring, open begins it; both are nil when there are none to read.
 	past storage.Watcher
-	open func() error
+	open func(next context.Context) error
 	// turn is closed when past may be opened, which must be until turnBy; nil where the watcher has never had a past.
 	turn   chan struct{}
 	turnBy time.Time
