@@ -77,11 +77,14 @@ func (p *paced) start(ctx, closed context.Context) {
 	p.wake = make(chan struct{}, 1)
 	p.asked = make(chan struct{}, 1)
 	p.created = make(chan struct{})
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(closed, cancel)
+	// gRPC would tell etcd of a deadline, and of two clocks one is first: the end in time would look like an error of etcd.
+	outer := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(outer))
+	stopOuter, stopClosed := context.AfterFunc(outer, cancel), context.AfterFunc(closed, cancel)
 	go func() {
 		defer cancel()
-		defer stop()
+		defer stopOuter()
+		defer stopClosed()
 		defer close(p.out)
 		defer p.create()
 		if err := p.run(ctx); ctx.Err() == nil && closed.Err() == nil && !errors.Is(err, io.EOF) {

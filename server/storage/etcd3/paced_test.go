@@ -403,3 +403,28 @@ func TestPacedRestart(t *testing.T) {
 		t.Errorf("after the client was closed: %v", err)
 	}
 }
+
+// TestPacedDeadline: a watch whose time is over ends cleanly, whichever clock is first.
+func TestPacedDeadline(t *testing.T) {
+	eachClient(t, func(t *testing.T, client *clientv3.Client) {
+		from := history(t, client, 1, 1, 1)
+		store := newStore(t, etcd3.Config{Client: client})
+		for i := range 40 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(20+i)*time.Millisecond)
+			defer cancel()
+			opts := everything()
+			opts.ResourceVersion = storage.FormatResourceVersion(from)
+			w, err := store.Watch(ctx, storagetest.Prefix, opts)
+			if errors.Is(err, context.DeadlineExceeded) {
+				continue // a slow machine
+			}
+			for err == nil {
+				_, err = w.Next(t.Context())
+			}
+			if !errors.Is(err, io.EOF) {
+				t.Errorf("watch %d ended with %v", i, err)
+			}
+			w.Stop()
+		}
+	})
+}
