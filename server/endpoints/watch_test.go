@@ -155,6 +155,8 @@ func (w *wholeFrames) WriteChunks(chunks [][]byte, flush bool) error {
 	return nil
 }
 
+func (w *wholeFrames) Connection() uint64 { return 1 }
+
 func (w *wholeFrames) OfferChunks(chunks [][]byte) (taken bool, later func()) {
 	if w.refuses && len(chunks) > 0 {
 		return false, nil

@@ -193,6 +193,11 @@ func prepareMatrix(t *testing.T, s *matrixServer) []*matrixWorld {
 		}
 		w.past(t)
 	}
+	for _, w := range worlds {
+		// A cache that has heard of no revision after the one to come would be filled again if its watch of etcd broke off
+		// now, and would have no past.
+		s.must(t, "GET", w.path, "")
+	}
 	last := worlds[len(worlds)-1]
 	s.compact(t, last.revisionOf("c2"))
 	time.Sleep(s.compacted) // only where a foreign server has to learn it, by a poll of its own
