@@ -95,6 +95,9 @@ type validator struct {
 	came    map[place]bool
 	last    int64
 	mark    int64
+	// end is up to where all that happened is known. What comes after it, such as an object whose time is over, may be
+	// told before it is recorded.
+	end int64
 }
 
 // place is what an event is known by: the deletions of a lease share their revision.
@@ -124,7 +127,7 @@ func (v *validator) run(g *segment, end int64) {
 		v.index[v.want[i].place()] = i
 	}
 	v.skipped, v.came = map[place]bool{}, map[place]bool{}
-	v.last, v.mark = from, 0
+	v.last, v.mark, v.end = from, 0, end
 	for i := range items {
 		if items[i].resumed {
 			v.resume()
@@ -223,6 +226,8 @@ func (v *validator) see(it *item) {
 	switch {
 	case v.came[at]:
 		v.say(&v.repeated, "%+v resumed=%v on %s", it.event, it.resumed, it.on)
+		return
+	case !known && it.rv > v.end:
 		return
 	case !known:
 		if it.rv <= v.last {
