@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"hash/maphash"
 	"sync"
+	"weak"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -15,30 +17,60 @@ const (
 	maxUpgradeBytes = 32 << 20
 )
 
-// upgrades remembers what Config.Upgrade made of rows, so that reading a row again costs a look.
+// upgrades remembers what Config.Upgrade made of rows, so that reading a row again costs a look. A revision is no name of
+// a row: one transaction writes several, and an etcd that is restored from an earlier state gives its revisions again.
 type upgrades struct {
 	mu    sync.RWMutex
-	byRV  map[uint64]*document.Document // guarded by mu; nil: the row stays as it is
-	bytes int                           // guarded by mu; of the documents in byRV
+	byRV  map[uint64]upgraded // guarded by mu
+	bytes int                 // guarded by mu; of the documents in byRV
 }
 
-func (u *upgrades) get(rv uint64) (obj *document.Document, known bool) {
+// upgraded is what Config.Upgrade made of a row.
+type upgraded struct {
+	// stored is where the row's bytes are, without keeping them: a row of a cache is there when it is read again.
+	stored weak.Pointer[byte]
+	// sum is that of the row's bytes, for a row that was read into other memory.
+	sum uint64
+	obj *document.Document // nil: the row stays as it is
+}
+
+var rowSeed = maphash.MakeSeed()
+
+func (u *upgrades) get(row storage.Row) (obj *document.Document, known bool) {
 	u.mu.RLock()
-	defer u.mu.RUnlock()
-	obj, known = u.byRV[rv]
-	return obj, known
+	have, known := u.byRV[row.ResourceVersion]
+	u.mu.RUnlock()
+	switch {
+	case !known || len(row.Value) == 0:
+		return nil, false
+	case have.stored.Value() == &row.Value[0]:
+		return have.obj, true
+	case have.sum != maphash.Bytes(rowSeed, row.Value):
+		return nil, false
+	}
+	u.set(row, have.obj)
+	return have.obj, true
 }
 
-func (u *upgrades) set(rv uint64, obj *document.Document) {
+func (u *upgrades) set(row storage.Row, obj *document.Document) {
+	if len(row.Value) == 0 {
+		return
+	}
+	made := upgraded{stored: weak.Make(&row.Value[0]), sum: maphash.Bytes(rowSeed, row.Value), obj: obj}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.byRV == nil || len(u.byRV) >= maxUpgrades || u.bytes > maxUpgradeBytes {
-		u.byRV, u.bytes = map[uint64]*document.Document{}, 0
+		u.byRV, u.bytes = map[uint64]upgraded{}, 0
 	}
-	u.byRV[rv] = obj
-	if obj != nil {
-		u.bytes += len(obj.Bytes())
+	u.bytes += size(obj) - size(u.byRV[row.ResourceVersion].obj)
+	u.byRV[row.ResourceVersion] = made
+}
+
+func size(obj *document.Document) int {
+	if obj == nil {
+		return 0
 	}
+	return len(obj.Bytes())
 }
 
 // read returns the object of a row that is stored now.
@@ -46,7 +78,7 @@ func (s *Store) read(row storage.Row) (*document.Document, error) {
 	if s.cfg.Upgrade == nil {
 		return document.FromCanonical(row.Value), nil
 	}
-	switch upgraded, known := s.upgrades.get(row.ResourceVersion); {
+	switch upgraded, known := s.upgrades.get(row); {
 	case upgraded != nil:
 		return upgraded, nil
 	case known:
@@ -58,9 +90,9 @@ func (s *Store) read(row storage.Row) (*document.Document, error) {
 		return nil, err
 	}
 	if upgraded == obj {
-		s.upgrades.set(row.ResourceVersion, nil)
+		s.upgrades.set(row, nil)
 	} else {
-		s.upgrades.set(row.ResourceVersion, upgraded)
+		s.upgrades.set(row, upgraded)
 	}
 	return upgraded, nil
 }

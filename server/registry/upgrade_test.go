@@ -1,14 +1,18 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"runtime"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
 )
 
 // Everything that is read has been upgraded, and a write of what was read stores it.
@@ -86,21 +90,111 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
+// freshly is a store whose upgrade marks the objects that it has seen, and how often it did.
+func freshly(t *testing.T) (s *Store, upgrades *int) {
+	t.Helper()
+	s, upgrades = testStore(t, nil), new(int)
+	s.cfg.Upgrade = func(obj *document.Document) (*document.Document, error) {
+		*upgrades++
+		if obj.Get("spec", "new").Exists() {
+			return obj, nil
+		}
+		return obj.Edit().Set(true, "spec", "fresh").Document()
+	}
+	return s, upgrades
+}
+
+// A row is read as what it is, whatever else had its revision: an etcd that was restored gives revisions again, and a
+// transaction writes several rows at one.
+func TestUpgradeOfOneRevision(t *testing.T) {
+	const at = 7
+	row := func(name, spec string) storage.Row {
+		key := "/registry/example.com/widgets/default/" + name
+		return storage.Row{Key: key, ResourceVersion: at, Value: widget(t, `"name":"`+name+`","namespace":"default","resourceVersion":"7","uid":"u"`, spec).Bytes()}
+	}
+	tests := []struct {
+		name          string
+		first, second storage.Row
+		want          string
+	}{
+		{"another history, both are upgraded", row("a", `{"n":1}`), row("a", `{"n":2}`), `{"fresh":true,"n":2}`},
+		{"another history, only the lost one stayed", row("a", `{"n":1,"new":1}`), row("a", `{"n":2}`), `{"fresh":true,"n":2}`},
+		{"another history, only the lost one is upgraded", row("a", `{"n":1}`), row("a", `{"n":2,"new":1}`), `{"n":2,"new":1}`},
+		{"another row of the transaction", row("a", `{"n":1}`), row("b", `{"n":1}`), `{"fresh":true,"n":1}`},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			s, _ := freshly(t)
+			for range 2 {
+				for _, row := range []storage.Row{tc.first, tc.second} {
+					obj, err := s.read(row)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if stored := document.FromCanonical(row.Value); rest.MetaOf(obj).Name() != rest.MetaOf(stored).Name() || !obj.Get("spec", "n").Equal(stored.Get("spec", "n")) {
+						t.Errorf("read %s of %s", obj.Bytes(), row.Value)
+					}
+				}
+			}
+			obj, err := s.read(tc.second)
+			if err != nil || string(obj.Get("spec").Raw()) != tc.want {
+				t.Errorf("read %s, %v, want %s", obj.Bytes(), err, tc.want)
+			}
+		})
+	}
+}
+
+// A row that is read again, into the same memory or other, is not upgraded again.
+func TestUpgradeIsRemembered(t *testing.T) {
+	for _, spec := range []string{`{"old":1}`, `{"new":1}`} {
+		s, upgrades := freshly(t)
+		value := widget(t, `"name":"a","namespace":"default","resourceVersion":"7"`, spec).Bytes()
+		for _, row := range []storage.Row{{Value: value}, {Value: value}, {Value: bytes.Clone(value)}, {Value: value}} {
+			row.ResourceVersion = 7
+			if _, err := s.read(row); err != nil {
+				t.Fatal(err)
+			}
+			runtime.GC() // the copy is not kept
+		}
+		if *upgrades != 1 {
+			t.Errorf("%s: %d upgrades of one row", spec, *upgrades)
+		}
+	}
+}
+
 func TestUpgradesAreBounded(t *testing.T) {
 	var u upgrades
 	large := mustParse(t, `{"a":"b"}`)
+	row := func(rv uint64) storage.Row { return storage.Row{ResourceVersion: rv, Value: []byte(fmt.Sprint(rv))} }
 	for rv := range uint64(maxUpgrades + 10) {
-		u.set(rv, nil)
+		u.set(row(rv), nil)
 	}
 	if len(u.byRV) != 10 {
 		t.Errorf("%d are remembered", len(u.byRV))
 	}
 	u.bytes = maxUpgradeBytes + 1
-	u.set(1, large)
+	for range 3 {
+		u.set(row(1), large)
+	}
 	if len(u.byRV) != 1 || u.bytes != len(large.Bytes()) {
 		t.Errorf("%d are remembered, %d bytes", len(u.byRV), u.bytes)
 	}
-	if obj, known := u.get(1); obj != large || !known {
+	if obj, known := u.get(row(1)); obj != large || !known {
 		t.Error("the latest is not remembered")
+	}
+}
+
+// BenchmarkUpgraded is what each row of a list costs whose upgrade is known.
+func BenchmarkUpgraded(b *testing.B) {
+	var u upgrades
+	rows := make([]storage.Row, 10_000)
+	for i := range rows {
+		rows[i] = storage.Row{ResourceVersion: uint64(i), Value: bytes.Repeat([]byte{byte(i)}, 2048)}
+		u.set(rows[i], nil)
+	}
+	for i := 0; b.Loop(); i++ {
+		if _, known := u.get(rows[i%len(rows)]); !known {
+			b.Fatal("not known")
+		}
 	}
 }
