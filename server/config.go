@@ -36,8 +36,8 @@ type Config struct {
 	// EmbeddedEtcdListen is HOST:PORT at which etcdctl reaches the embedded etcd; "": in process only.
 	EmbeddedEtcdListen string
 	// EmbeddedEtcdQuotaBytes is the size of the embedded etcd's database from which it takes no writes, until there is room
-	// again: history is dropped then and the database defragmented. At least MinEmbeddedEtcdQuotaBytes. Default
-	// DefaultEmbeddedEtcdQuotaBytes.
+	// again: history is dropped then and the database defragmented. At least MinEmbeddedEtcdQuotaBytes, 1 TiB
+	// at most. Default DefaultEmbeddedEtcdQuotaBytes.
 	EmbeddedEtcdQuotaBytes int64
 	// UnsafeNoFsync lets the embedded etcd lose writes when the machine crashes. For tests.
 	UnsafeNoFsync bool

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,8 +69,9 @@ func TestFullOfObjects(t *testing.T) {
 		}
 	})
 	// The quota is a smaller one from here on.
+	failed := &counting{Handler: slog.DiscardHandler, message: "request failed"}
 	tt := newTester(t, servertest.Options{Config: server.Config{DataDir: dir,
-		EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes, Logger: slog.New(slog.DiscardHandler)}})
+		EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes, Logger: slog.New(failed)}})
 	for _, when := range []string{"while it runs", "after a start"} {
 		soon(t, "the error says what to do", func() bool {
 			code, out := tt.request(http.MethodPost, configMapsPath, configMapBody("more", ""))
@@ -99,7 +101,28 @@ func TestFullOfObjects(t *testing.T) {
 		code, _ := tt.request(http.MethodPost, configMapsPath, configMapBody("more", ""))
 		return code == http.StatusCreated
 	})
+	if n := failed.n.Load(); n > 0 {
+		t.Errorf("%d lines of the log about requests that were refused", n)
+	}
 }
+
+// counting is a log that counts lines of one message.
+type counting struct {
+	slog.Handler
+	message string
+	n       atomic.Int64
+}
+
+func (c *counting) Handle(_ context.Context, r slog.Record) error {
+	if r.Message == c.message {
+		c.n.Add(1)
+	}
+	return nil
+}
+
+func (c *counting) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 
 // holding is a log that holds who writes a line of a defragmentation.
 type holding struct {

@@ -85,9 +85,9 @@ func newUnsupportedMediaType(accepted []string) error {
 		"the body of the request was in an unknown format - accepted media types include: %s", strings.Join(accepted, ", "))
 }
 
-// logInternal logs what is the server's fault.
+// logInternal logs what is the server's fault, unless it is in the log.
 func (s *server) logInternal(req *http.Request, err error) {
-	if code := statusOf(err).Code; code == http.StatusInternalServerError {
+	if code := statusOf(err).Code; code == http.StatusInternalServerError && !request.IsLogged(err) {
 		s.Logger.ErrorContext(req.Context(), "request failed", "method", req.Method, "path", req.URL.Path, "err", err)
 	}
 }

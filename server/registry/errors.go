@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage"
 )
@@ -80,12 +82,12 @@ func (s *Store) failed(verb, name string, err error) error {
 		if e.Message == "" {
 			text = "storage is (re)initializing"
 		}
-		return apierrors.NewTooManyRequests(text, 1)
+		return apierrors.NewTooManyRequests(text, max(1, int(math.Ceil(e.RetryAfter.Seconds()))))
 	case storage.ErrCodeCorruptObj:
 		return s.unreadable(name, e)
 	case storage.ErrCodeNoSpace:
-		return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-			fmt.Sprintf("storage has no space left for %s: %s", gr, text))
+		return request.Logged(statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+			fmt.Sprintf("storage has no space left for %s: %s", gr, text)))
 	}
 	return apierrors.NewInternalError(fmt.Errorf("%s %s: %w", verb, gr, err))
 }

@@ -768,6 +768,12 @@ func TestErrors(t *testing.T) {
 	if got.Continue != "t" {
 		t.Errorf("continue %q", got.Continue)
 	}
+	for wait, seconds := range map[time.Duration]int32{0: 1, -time.Second: 1, 4100 * time.Millisecond: 5} {
+		got = wantStatus(t, s.failed("update", "a", &storage.Error{Code: storage.ErrCodeNotReady, RetryAfter: wait}), 429)
+		if got.Details.RetryAfterSeconds != seconds {
+			t.Errorf("details %+v, want %d seconds for %s", got.Details, seconds, wait)
+		}
+	}
 	got = wantStatus(t, s.failed("list", "", &storage.Error{Code: storage.ErrCodeResourceVersionTooLarge}), 504)
 	if got.Details.RetryAfterSeconds != 1 || got.Details.Causes[0].Type != metav1.CauseTypeResourceVersionTooLarge {
 		t.Errorf("details %+v", got.Details)

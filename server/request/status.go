@@ -30,6 +30,20 @@ func StatusOf(err error) *metav1.Status {
 	return &status
 }
 
+// Logged returns err as one that who answers with it need not log: it is in the log, or counted there, where many requests
+// end with it for one reason.
+func Logged(err error) error { return &logged{err} }
+
+// IsLogged reports whether err is one that Logged has returned.
+func IsLogged(err error) bool {
+	var l *logged
+	return errors.As(err, &l)
+}
+
+type logged struct{ error }
+
+func (l *logged) Unwrap() error { return l.error }
+
 // WriteError answers a request with the Status of err, as JSON, and a Retry-After header
 // where the Status gives seconds.
 func WriteError(w http.ResponseWriter, err error) {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -40,11 +41,12 @@ const (
 	ErrCodeBadResourceVersion
 	// ErrCodeTooLarge (413): the object is larger than the storage takes.
 	ErrCodeTooLarge
-	// ErrCodeNotReady (429, Retry-After): a cache is being filled, or room made in a full database.
+	// ErrCodeNotReady (429, Retry-After as RetryAfter says, one second at least): a cache is being filled, or room made in a
+	// full database.
 	ErrCodeNotReady
 	// ErrCodeCorruptObj (500): a stored object cannot be read.
 	ErrCodeCorruptObj
-	// ErrCodeNoSpace (507 mapped to 500 with a clear text): the database is full.
+	// ErrCodeNoSpace (507 mapped to 500 with a clear text): the database is full. The storage logs it: one line for many.
 	ErrCodeNoSpace
 	// ErrCodeInvalidKey (400): the key is outside the storage's prefix or is not
 	// clean, as with a namespace "..".
@@ -63,7 +65,9 @@ type Error struct {
 	ResourceVersion uint64
 	// Continue: see ErrCodeExpired.
 	Continue string
-	Message  string
+	// RetryAfter: see ErrCodeNotReady.
+	RetryAfter time.Duration
+	Message    string
 	// Err is the cause, where there is one.
 	Err error
 }

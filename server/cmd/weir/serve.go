@@ -67,7 +67,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.DataDir, "data-dir", "./weir-data", "directory of the embedded etcd, certificates, kubeconfig and caches")
 	flags.StringVar(&config.EmbeddedEtcdListen, "embedded-etcd-listen", "", "HOST:PORT at which etcdctl reaches the embedded etcd, without TLS; empty: it is reached in process only")
 	flags.Int64Var(&config.EmbeddedEtcdQuotaBytes, "embedded-etcd-quota-backend-bytes", server.DefaultEmbeddedEtcdQuotaBytes,
-		"size of the embedded etcd's database from which it takes no writes until there is room: then history is dropped and the database defragmented")
+		"size of the embedded etcd's database from which it takes no writes until there is room: then history is dropped and the database defragmented; from 16 MiB to 1 TiB")
 	flags.BoolVar(&config.UnsafeNoFsync, "unsafe-no-fsync", false, "let the embedded etcd lose writes when the machine crashes; for tests")
 	flags.StringSliceVar(&config.EtcdServers, "etcd-servers", nil, "endpoints of an external etcd, comma separated; none: the embedded one")
 	flags.StringVar(&config.EtcdCAFile, "etcd-cafile", "", "certificate authority of the external etcd")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -28,6 +29,10 @@ const (
 		"modified, or deleted between the time the first chunk was returned " +
 		"and now may show up in the list."
 )
+
+// longestRetryAfter bounds for how long a client is told to wait for room. Clients of Kubernetes wait as long as they are
+// told, ten times in a row, and say nothing to their users meanwhile, who had better hear that the etcd is full.
+const longestRetryAfter = 10 * time.Second
 
 // fail returns an error of the etcd client as an error of the storage. ctx is that of the request, see Health.during.
 func (s *Store) fail(ctx context.Context, key string, err error) error {
@@ -70,6 +75,12 @@ func (s *Store) noSpace(key string, err error) error {
 		if full.Freeing {
 			e.Code = storage.ErrCodeNotReady
 		}
+		if full.Freeing && !full.NotBefore.IsZero() {
+			e.RetryAfter = min(full.NotBefore.Sub(s.health.embedded.space.clock.Now()), longestRetryAfter)
+		}
+	}
+	if e.Code == storage.ErrCodeNoSpace {
+		s.health.refused(e.Message)
 	}
 	return e
 }

@@ -86,6 +86,8 @@ type Health struct {
 	seen   int64
 	asking chan answer
 
+	refusals refusals
+
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 }
@@ -251,6 +253,7 @@ func (h *Health) run(ctx context.Context) {
 			timer.Stop()
 			return
 		}
+		h.tellRefusals()
 		before := answered
 		answered = h.answered.Load()
 		stuck := h.waiting.Load() > 0 && answered == before

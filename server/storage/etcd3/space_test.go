@@ -222,8 +222,9 @@ func TestSpaceRests(t *testing.T) {
 	if !errors.As(s.etcd.Full(), &full) || full.NotBefore.Before(s.clock.Now()) || !strings.Contains(full.Error(), "if that helps, after 1970-01-01T") {
 		t.Errorf("got %v", s.etcd.Full())
 	}
-	if err := s.write("a"); storage.CodeOf(err) != storage.ErrCodeNotReady {
-		t.Errorf("got %v, want not ready", err)
+	var e *storage.Error
+	if err := s.write("a"); !errors.As(err, &e) || e.Code != storage.ErrCodeNotReady || e.RetryAfter != min(full.NotBefore.Sub(s.clock.Now()), 10*time.Second) {
+		t.Errorf("got %v, want not ready, and until when", err)
 	}
 	s.look()
 	s.wantLog("embedded etcd was defragmented", 2)
