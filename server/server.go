@@ -272,7 +272,9 @@ func (s *Server) openLoader() error {
 		return err
 	}
 	namespaces, _ := s.stored("", "namespaces").(controllers.NamespaceReader)
+	creater, _ := namespaces.(rest.Creater)
 	s.lifecycle, err = controllers.NewNamespaces(controllers.NamespacesConfig{
+		System: controllers.SystemNamespaces(), Creater: creater,
 		Namespaces: namespaces, Finalize: s.subresource("", "namespaces", "finalize"), Status: s.subresource("", "namespaces", "status"),
 		Catalog: func() rest.Catalog {
 			snapshot, release := s.loader.Holder().Acquire()

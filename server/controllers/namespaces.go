@@ -45,6 +45,9 @@ type NamespacesConfig struct {
 	Finalize, Status rest.Updater
 	// Catalog returns the resources in force.
 	Catalog func() rest.Catalog
+	// System are the namespaces that Creater makes again when they are missing, as after an etcd was restored or emptied.
+	System  []string
+	Creater rest.Creater
 	// Sweeps is how many namespaces are emptied at a time; 0: 4.
 	Sweeps int
 	// Resync see defaultResync; 0: 15 seconds.
@@ -60,14 +63,20 @@ func (c *NamespacesConfig) Validate() error {
 	if c.Namespaces == nil || c.Finalize == nil || c.Status == nil || c.Catalog == nil {
 		return errors.New("namespace controller: namespaces, finalize, status or catalog is nil")
 	}
+	if len(c.System) > 0 && c.Creater == nil {
+		return errors.New("namespace controller: nothing creates the system namespaces")
+	}
 	return nil
 }
 
 // Namespaces is the controller that empties namespaces which are being deleted, all objects of
-// all namespaced resources, and then removes the finalizer `kubernetes` from their spec.
+// all namespaced resources, and then removes the finalizer `kubernetes` from their spec. It also keeps the
+// system namespaces there; several servers that do so at once do no harm.
 type Namespaces struct {
 	cfg    NamespacesConfig
 	sweeps chan struct{} // one slot for each sweep under way
+	// missing has something when a system namespace was seen to be missing.
+	missing chan struct{}
 
 	mu sync.Mutex
 	// active holds the namespaces that have a goroutine; true: it was seen
@@ -93,13 +102,14 @@ func NewNamespaces(cfg NamespacesConfig) (*Namespaces, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Namespaces{cfg: cfg, sweeps: make(chan struct{}, cfg.Sweeps), active: map[string]bool{}}, nil
+	return &Namespaces{cfg: cfg, sweeps: make(chan struct{}, cfg.Sweeps), missing: make(chan struct{}, 1), active: map[string]bool{}}, nil
 }
 
 // Run works until ctx is done and all its goroutines ended.
 func (c *Namespaces) Run(ctx context.Context) {
 	defer c.wg.Wait()
 	ctx = request.WithUser(ctx, serviceaccount.UserInfo(metav1.NamespaceSystem, "namespace-controller", ""))
+	c.wg.Go(func() { c.keepSystem(ctx) })
 	retry := firstRetry
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -122,9 +132,12 @@ func (c *Namespaces) follow(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list of namespaces: %w", err)
 	}
+	missing := slices.Clone(c.cfg.System)
 	for _, ns := range list.Items {
 		c.seen(ctx, ns)
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == rest.MetaOf(ns).Name() })
 	}
+	c.miss(missing...)
 	w, err := c.cfg.Namespaces.Watch(ctx, &internalversion.ListOptions{ResourceVersion: list.ResourceVersion, AllowWatchBookmarks: true})
 	if err != nil {
 		return fmt.Errorf("watch of namespaces: %w", err)
@@ -136,9 +149,44 @@ func (c *Namespaces) follow(ctx context.Context) error {
 			return err
 		}
 		for _, e := range events {
-			if e.Object != nil && e.Type != "DELETED" {
+			switch {
+			case e.Object == nil:
+			case e.Type != "DELETED":
 				c.seen(ctx, e.Object)
+			case slices.Contains(c.cfg.System, rest.MetaOf(e.Object).Name()):
+				c.miss(rest.MetaOf(e.Object).Name())
 			}
+		}
+	}
+}
+
+// miss has system namespaces that are missing made again.
+func (c *Namespaces) miss(names ...string) {
+	if len(names) == 0 {
+		return
+	}
+	c.cfg.Logger.Info("system namespaces are missing; they are created", "namespaces", names)
+	select {
+	case c.missing <- struct{}{}:
+	default:
+	}
+}
+
+// keepSystem makes the system namespaces whenever one is missing, until ctx is done.
+func (c *Namespaces) keepSystem(ctx context.Context) {
+	for {
+		select {
+		case <-c.missing:
+		case <-ctx.Done():
+			return
+		}
+		for retry := firstRetry; ; retry = min(2*retry, lastRetry) {
+			err := Bootstrap(ctx, c.cfg.Creater, c.cfg.System)
+			if err == nil || ctx.Err() != nil {
+				break
+			}
+			c.cfg.Logger.Warn("system namespaces cannot be created; it is tried again", "error", err, "retryIn", retry)
+			pause(ctx, nil, retry)
 		}
 	}
 }

@@ -2,13 +2,16 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
@@ -95,13 +98,18 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// run starts the controller and ends it, and checks that it ends, with the test.
-func (c *cluster) run(t *testing.T) {
+// run starts the controller and ends it, and checks that it ends, with the test. creater, unless it is nil, makes the
+// system namespaces.
+func (c *cluster) run(t *testing.T, creater rest.Creater) {
 	t.Helper()
-	controller, err := NewNamespaces(NamespacesConfig{
+	config := NamespacesConfig{
 		Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status,
 		Catalog: func() rest.Catalog { return c.catalog }, Resync: time.Hour,
-	})
+	}
+	if creater != nil {
+		config.System, config.Creater = SystemNamespaces(), creater
+	}
+	controller, err := NewNamespaces(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +207,7 @@ func TestNamespaceDeletion(t *testing.T) {
 		}
 	}
 	remove("early") // before the controller runs
-	c.run(t)
+	c.run(t, nil)
 	c.await(t, "early", gone)
 	remove("late")
 	c.await(t, "late", gone)
@@ -226,7 +234,7 @@ func TestNamespaceWaitsForFinalizers(t *testing.T) {
 	}
 	c.create(t, c.widgets, "Widget", "a", `"name":"held","finalizers":["example.com/f"]`)
 	c.create(t, c.widgets, "Widget", "a", `"name":"free"`)
-	c.run(t)
+	c.run(t, nil)
 	if _, _, err := c.namespaces.Delete(t.Context(), "a", nil, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -248,8 +256,63 @@ func TestNamespaceWaitsForFinalizers(t *testing.T) {
 	c.await(t, "a", gone)
 }
 
+// sparing is a Creater that fails, each time, for the first namespace that it is asked for after another one went.
+type sparing struct {
+	rest.Creater
+	left atomic.Int32
+}
+
+func (s *sparing) Create(ctx context.Context, obj *document.Document, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions) (*document.Document, error) {
+	if s.left.Add(-1) >= 0 {
+		return nil, errors.New("not now")
+	}
+	return s.Creater.Create(ctx, obj, validate, opts)
+}
+
+// System namespaces that are missing at the start or that go while the controllers run, of which there are several, come back.
+func TestSystemNamespacesComeBack(t *testing.T) {
+	c := newCluster(t)
+	if err := Bootstrap(t.Context(), c.namespaces, []string{metav1.NamespaceDefault, "other"}); err != nil {
+		t.Fatal(err)
+	}
+	creater := &sparing{Creater: c.namespaces}
+	creater.left.Store(1)
+	c.run(t, creater)
+	c.run(t, c.namespaces)
+	exists := func(ns *document.Document) bool { return ns != nil }
+	for _, name := range SystemNamespaces() {
+		c.await(t, name, exists)
+	}
+	for _, name := range append(SystemNamespaces(), "other") {
+		obj, err := c.namespaces.Get(t.Context(), name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid := rest.MetaOf(obj).UID()
+		creater.left.Store(1)
+		if _, _, err := c.namespaces.Delete(t.Context(), name, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if name == "other" {
+			c.await(t, name, gone)
+			continue
+		}
+		c.await(t, name, func(ns *document.Document) bool { return ns != nil && rest.MetaOf(ns).UID() != uid })
+	}
+	list, err := c.namespaces.List(t.Context(), nil)
+	if err != nil || len(list.Items) != len(SystemNamespaces()) {
+		t.Errorf("%d namespaces, %v", len(list.Items), err)
+	}
+}
+
 func TestNamespacesConfig(t *testing.T) {
-	if _, err := NewNamespaces(NamespacesConfig{}); err == nil {
-		t.Error("empty configuration accepted")
+	c := newCluster(t)
+	for _, config := range []NamespacesConfig{
+		{},
+		{Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status, Catalog: func() rest.Catalog { return c.catalog }, System: SystemNamespaces()},
+	} {
+		if _, err := NewNamespaces(config); err == nil {
+			t.Errorf("accepted %+v", config)
+		}
 	}
 }
