@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/envelope/kmsv2"
@@ -36,8 +37,9 @@ type plugin struct {
 	// version of the protocol that it spoke first; guarded by mu
 	version string
 
-	// lost are the seeds that it has refused lately although it works.
-	lost seeds
+	// lost are the seeds that it has refused lately although it works; proofs are those of seeds under way.
+	lost   seeds
+	proofs singleflight.Group
 }
 
 // openPlugin makes a connection, which ends with ctx. It does not wait for the plugin.

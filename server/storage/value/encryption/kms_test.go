@@ -1,9 +1,11 @@
 package encryption_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -280,6 +282,50 @@ func TestKMSLost(t *testing.T) {
 	brief.start(quick)
 	read(brief)
 	brief.await("another proof", func() bool { return read(brief) == proof })
+}
+
+// Many reads at once of rows of one lost seed prove that once, and one that gives up does not end it for the others.
+func TestKMSLostAtOnce(t *testing.T) {
+	const readers, proof = 20, 5 // beside the first question of each
+	plugin := NewPlugin(t)
+	patient := strings.Replace(plugin.Provider("lost-at-once"), "timeout: 1s", "timeout: 20s", 1)
+	f := open(t, Config(Entry("secrets", patient)), quick)
+	stored := f.write(secrets, plain, key)
+	plugin.Rotate("2")
+	plugin.Forget("1", codes.Unknown)
+	long := quick
+	long.FreshFailure = time.Hour
+	other := &fixture{t: t, file: f.file}
+	other.start(long)
+	other.await("the plugin has answered", func() bool {
+		_, err := other.For(secrets).TransformToStorage(t.Context(), plain, key)
+		return err == nil
+	})
+	before := plugin.Decrypts()
+	goOn := plugin.HangProofs()
+	gone, leave := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	read := func(ctx context.Context) {
+		asked := plugin.Decrypts()
+		all.Go(func() {
+			_, _, err := other.For(secrets).TransformFromStorage(ctx, stored, key)
+			var unavailable *value.UnavailableError
+			if err == nil || errors.As(err, &unavailable) != (ctx == gone) {
+				t.Errorf("got %v", err)
+			}
+		})
+		other.await("the plugin is asked", func() bool { return plugin.Decrypts() > asked })
+	}
+	read(gone) // its proof is that of all
+	for range readers {
+		read(t.Context())
+	}
+	leave()
+	goOn()
+	all.Wait()
+	if n := plugin.Decrypts() - before; n > 1+readers+proof {
+		t.Errorf("the plugin was asked %d times, want %d", n, 1+readers+proof)
+	}
 }
 
 // What a plugin says is cut, whatever it is about, and keeps its code.

@@ -36,6 +36,40 @@ const proofs = 3
 // Decrypt implements kmsservice.Service.
 func (r remote) Decrypt(ctx context.Context, uid string, request *kmsservice.DecryptRequest) ([]byte, error) {
 	out, err := r.Service.Decrypt(ctx, uid, request)
+	if subjectOf(err) == subjectUnknown && !r.plugin.lost.has(request) {
+		out, err = r.proveOnce(ctx, uid, request, err)
+	}
+	if errors.As(err, new(*value.UnavailableError)) {
+		return nil, err
+	}
+	switch subjectOf(err) {
+	case subjectPlugin:
+		err = &value.UnavailableError{Err: err}
+	case subjectRow, subjectUnknown:
+		err = r.plugin.ofOtherKey(err, request.KeyID)
+	}
+	return out, err
+}
+
+// proveOnce is prove for all who ask about the same seed at a time. It goes on when one of them gives up.
+func (r remote) proveOnce(ctx context.Context, uid string, request *kmsservice.DecryptRequest, refused error) ([]byte, error) {
+	seed := seedOf(request)
+	proof := r.plugin.proofs.DoChan(string(seed[:]), func() (any, error) {
+		return r.prove(context.WithoutCancel(ctx), uid, request, refused) // the service has a timeout of its own
+	})
+	select {
+	case p := <-proof:
+		out, _ := p.Val.([]byte)
+		return bytes.Clone(out), p.Err
+	case <-ctx.Done():
+		return nil, &value.UnavailableError{Err: fmt.Errorf("%w; %w", refused, ctx.Err())}
+	}
+}
+
+// prove finds out what a refusal without a telling code is about. It returns an UnavailableError where that is the plugin,
+// the refusal where it is the row, and what is decrypted where it was neither.
+func (r remote) prove(ctx context.Context, uid string, request *kmsservice.DecryptRequest, refused error) (out []byte, err error) {
+	err = refused
 	for proved := 0; subjectOf(err) == subjectUnknown && !r.plugin.lost.has(request); {
 		if unwell := r.works(ctx, time.Now()); unwell != nil {
 			return nil, &value.UnavailableError{Err: fmt.Errorf("%w; %w", err, unwell)}
@@ -46,12 +80,6 @@ func (r remote) Decrypt(ctx context.Context, uid string, request *kmsservice.Dec
 		}
 		// It may have been away only when it was asked.
 		out, err = r.Service.Decrypt(ctx, uid, request)
-	}
-	switch subjectOf(err) {
-	case subjectPlugin:
-		err = &value.UnavailableError{Err: err}
-	case subjectRow, subjectUnknown:
-		err = r.plugin.ofOtherKey(err, request.KeyID)
 	}
 	return out, err
 }

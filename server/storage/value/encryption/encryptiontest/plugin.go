@@ -38,6 +38,7 @@ type Plugin struct {
 	opened    map[string][]byte      // by ciphertext, nil: it does not remember; guarded by mu
 	forgotten codes.Code             // guarded by mu
 	hangs     chan struct{}          // closed when it goes on, nil: it does not hang; guarded by mu
+	decrypted bool                   // what is to be decrypted does not hang; guarded by mu
 }
 
 var _ kmsapi.KeyManagementServiceServer = (*Plugin)(nil)
@@ -125,11 +126,16 @@ func (p *Plugin) Remember() {
 }
 
 // Hang makes the plugin answer nothing, until the function that it returns is called.
-func (p *Plugin) Hang() (goOn func()) {
+func (p *Plugin) Hang() (goOn func()) { return p.hang(false) }
+
+// HangProofs makes the plugin answer nothing but what it is asked to decrypt, until the function that it returns is called.
+func (p *Plugin) HangProofs() (goOn func()) { return p.hang(true) }
+
+func (p *Plugin) hang(decrypted bool) (goOn func()) {
 	hangs := make(chan struct{})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.hangs = hangs
+	p.hangs, p.decrypted = hangs, decrypted
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -147,11 +153,11 @@ func (p *Plugin) Forget(keyID string, code codes.Code) {
 }
 
 // wait waits while the plugin hangs.
-func (p *Plugin) wait(ctx context.Context) error {
+func (p *Plugin) wait(ctx context.Context, decrypts bool) error {
 	p.mu.Lock()
-	hangs := p.hangs
+	hangs, exempt := p.hangs, decrypts && p.decrypted
 	p.mu.Unlock()
-	if hangs != nil {
+	if hangs != nil && !exempt {
 		select {
 		case <-hangs:
 		case <-ctx.Done():
@@ -215,7 +221,7 @@ func (p *Plugin) Stop() {
 
 // Status implements kmsapi.KeyManagementServiceServer.
 func (p *Plugin) Status(ctx context.Context, _ *kmsapi.StatusRequest) (*kmsapi.StatusResponse, error) {
-	if err := p.wait(ctx); err != nil {
+	if err := p.wait(ctx, false); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -225,7 +231,7 @@ func (p *Plugin) Status(ctx context.Context, _ *kmsapi.StatusRequest) (*kmsapi.S
 
 // Encrypt implements kmsapi.KeyManagementServiceServer.
 func (p *Plugin) Encrypt(ctx context.Context, request *kmsapi.EncryptRequest) (*kmsapi.EncryptResponse, error) {
-	if err := p.wait(ctx); err != nil {
+	if err := p.wait(ctx, false); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
@@ -245,7 +251,7 @@ func (p *Plugin) Encrypt(ctx context.Context, request *kmsapi.EncryptRequest) (*
 
 // Decrypt implements kmsapi.KeyManagementServiceServer.
 func (p *Plugin) Decrypt(ctx context.Context, request *kmsapi.DecryptRequest) (*kmsapi.DecryptResponse, error) {
-	if err := p.wait(ctx); err != nil {
+	if err := p.wait(ctx, true); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
