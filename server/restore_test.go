@@ -1,0 +1,224 @@
+package server_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"weir.dev/weir/server"
+	"weir.dev/weir/server/controllers"
+	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/storage/etcd3"
+)
+
+// replaceable is an etcd whose data can be another one's under the servers that use it.
+type replaceable struct {
+	*testing.T
+	etcd    *etcd3.Embedded
+	dir     string
+	address string
+}
+
+func startReplaceable(t *testing.T) *replaceable {
+	t.Helper()
+	r := &replaceable{T: t, dir: t.TempDir(), address: "127.0.0.1:0"}
+	r.start()
+	r.address = r.etcd.Addr().String()
+	t.Cleanup(r.stop)
+	return r
+}
+
+func (r *replaceable) start() {
+	r.Helper()
+	var err error
+	r.etcd, err = etcd3.StartEmbedded(r.Context(), etcd3.EmbeddedConfig{DataDir: r.dir, UnsafeNoFsync: true, ListenClient: r.address})
+	if err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *replaceable) stop() {
+	r.Helper()
+	if err := r.etcd.Close(); err != nil {
+		r.Errorf("close etcd: %v", err)
+	}
+}
+
+// backup copies the data as they are.
+func (r *replaceable) backup() (dir string) {
+	r.Helper()
+	r.stop()
+	defer r.start()
+	dir = r.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(r.dir)); err != nil {
+		r.Fatal(err)
+	}
+	return dir
+}
+
+// restore goes on with the data in dir.
+func (r *replaceable) restore(dir string) {
+	r.Helper()
+	r.stop()
+	r.dir = dir
+	r.start()
+}
+
+// eventually calls done until it has no error.
+func (t *tester) eventually(what string, done func() error) {
+	t.Helper()
+	deadline := time.Now().Add(awaitTimeout)
+	for err := done(); err != nil; err = done() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		time.Sleep(10 * time.Millisecond) // a poll: servers tell nobody that they have found their etcd
+	}
+}
+
+// After etcd was emptied under two running servers the system namespaces come back.
+func TestEmptiedUnderServers(t *testing.T) {
+	etcd := startReplaceable(t)
+	config := server.Config{EtcdServers: []string{"http://" + etcd.address}}
+	all := newTester(t, servertest.Options{Config: config})
+	second := newTester(t, servertest.Options{Config: config})
+	all.namespace("other")
+	etcd.restore(t.TempDir())
+	for _, t := range []*tester{all, second} {
+		for _, name := range controllers.SystemNamespaces() {
+			t.eventually("namespace "+name, func() error {
+				_, err := t.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{})
+				return err
+			})
+		}
+		list, err := t.client.Resource(namespaces).List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != len(controllers.SystemNamespaces()) {
+			t.Errorf("%d namespaces, %v", len(list.Items), err)
+		}
+		t.eventually("create", func() error {
+			_, err := t.client.Resource(configMaps).Namespace("default").Create(t.Context(), build(configMaps, "default", "ConfigMap", "a"), metav1.CreateOptions{})
+			if err == nil {
+				return t.client.Resource(configMaps).Namespace("default").Delete(t.Context(), "a", metav1.DeleteOptions{})
+			}
+			return err
+		})
+	}
+}
+
+// After etcd was restored from an earlier state under a running server, and its revisions given to other writes, the lost
+// writes are not seen in any version of an object, by a get, a list or what an update begins with.
+func TestRestoredUnderServer(t *testing.T) {
+	etcd := startReplaceable(t)
+	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{"http://" + etcd.address}}})
+	crd := definition("widget")
+	v1, _, err := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What is read in v2 has less than what is stored in v1.
+	v2 := map[string]any{"name": "v2", "served": true, "storage": false, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+		"type": "object", "properties": map[string]any{"spec": map[string]any{
+			"type": "object", "properties": map[string]any{"text": map[string]any{"type": "string"}},
+		}}}}}
+	if err := unstructured.SetNestedSlice(crd.Object, append(v1, v2), "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	created, err := all.client.Resource(definitions).Create(t.Context(), crd, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.await(object{created, definitions}, "served", func(obj *unstructured.Unstructured) bool {
+		stored, _, _ := unstructured.NestedStringSlice(obj.Object, "status", "storedVersions")
+		return len(stored) > 0
+	})
+	versions := []schema.GroupVersionResource{widgets, widgets.GroupResource().WithVersion("v2")}
+	const objects, writes = 3, 8
+	name := func(i int) string { return fmt.Sprint("w", i) }
+	for i := range objects {
+		all.create(widgets, "default", "Widget", name(i), with("before", "spec", "text"))
+	}
+	backup := etcd.backup()
+
+	// check wants what text says of every object in all versions, and writes nothing.
+	check := func(text string) error {
+		for _, version := range versions {
+			in := all.client.Resource(version).Namespace("default")
+			list, err := in.List(t.Context(), metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			if len(list.Items) != objects {
+				return fmt.Errorf("%s: %d objects", version.Version, len(list.Items))
+			}
+			for i := range list.Items {
+				one, err := in.Get(t.Context(), list.Items[i].GetName(), metav1.GetOptions{})
+				if err != nil {
+					return err
+				}
+				for _, obj := range []*unstructured.Unstructured{&list.Items[i], one} {
+					if got, _, _ := unstructured.NestedString(obj.Object, "spec", "text"); got != text {
+						return fmt.Errorf("%s %s at %s: %q, want %q", version.Version, obj.GetName(), obj.GetResourceVersion(), got, text)
+					}
+				}
+			}
+		}
+		return nil
+	}
+	// write gives all objects the text in several steps, and reads what each step left in all versions.
+	write := func(text string) (revisions map[string]string) {
+		revisions = map[string]string{}
+		for step := range writes {
+			for i := range objects {
+				in := all.client.Resource(widgets).Namespace("default")
+				var obj *unstructured.Unstructured
+				all.eventually("update", func() (err error) {
+					if obj, err = in.Get(t.Context(), name(i), metav1.GetOptions{}); err != nil {
+						return err
+					}
+					if err = unstructured.SetNestedField(obj.Object, text, "spec", "text"); err != nil {
+						return err
+					}
+					if err = unstructured.SetNestedField(obj.Object, int64(step), "spec", "step"); err != nil {
+						return err
+					}
+					obj, err = in.Update(t.Context(), obj, metav1.UpdateOptions{})
+					return err
+				})
+				revisions[obj.GetResourceVersion()] = name(i)
+				for _, version := range versions {
+					read, err := all.client.Resource(version).Namespace("default").Get(t.Context(), name(i), metav1.GetOptions{})
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got, _, _ := unstructured.NestedString(read.Object, "spec", "text"); got != text {
+						t.Errorf("%s %s at %s: %q, want %q", version.Version, name(i), read.GetResourceVersion(), got, text)
+					}
+				}
+			}
+		}
+		return revisions
+	}
+	lost := write("lost")
+	if err := check("lost"); err != nil {
+		t.Fatal(err)
+	}
+	etcd.restore(backup)
+	all.eventually("the state of the backup", func() error { return check("before") })
+	again := 0
+	for revision := range write("after") {
+		if lost[revision] != "" {
+			again++
+		}
+	}
+	if again < writes {
+		t.Fatalf("%d revisions were given again", again)
+	}
+	if err := check("after"); err != nil {
+		t.Error(err)
+	}
+}
