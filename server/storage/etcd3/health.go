@@ -199,7 +199,10 @@ func (h *Health) observe(err error) {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return
 	default:
-		if code := classify(err); code == storage.ErrCodeTimeout || code == storage.ErrCodeUnreachable {
+		switch classify(err) {
+		case storage.ErrCodeTimeout, storage.ErrCodeUnreachable:
+			return
+		case storage.ErrCodeNoSpace: // a full one refuses without a look at its data, which may be blocked
 			return
 		}
 	}

@@ -2,10 +2,14 @@ package etcd3_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -20,14 +24,23 @@ type fullKV struct {
 	clientv3.KV
 	// applies says that it becomes full by the next transaction, which it does; otherwise it is full.
 	applies bool
-	// deaf says that it answers no reads behind a transaction.
-	deaf bool
+	// deaf says that it answers no reads behind a transaction, hangs that it answers none at all.
+	deaf, hangs bool
 	// before the transaction another does this.
 	before func()
 	wrote  bool
+	// hung counts the reads of rows that hang.
+	hung atomic.Int64
 }
 
 func (f *fullKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if f.hangs {
+		if key != "\x00" {
+			f.hung.Add(1)
+		}
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	if f.deaf && f.wrote {
 		return nil, rpctypes.ErrNoLeader
 	}
@@ -144,5 +157,54 @@ func TestOutOfSpace(t *testing.T) {
 				t.Errorf("it is done: %t", done)
 			}
 		})
+	}
+}
+
+// While an embedded etcd is being defragmented, which answers no reads, writes are refused at once; and that it refuses them is
+// no answer: it is down for who waits for one.
+func TestOutOfSpaceBlocked(t *testing.T) {
+	s := newSmall(t)
+	_ = s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
+	goOn := s.log.hold("embedded etcd is being defragmented")
+	defer goOn()
+	waitFor(t, s.clock.HasWaiters)
+	s.clock.Step(10 * time.Second)
+	blocked := func() bool {
+		var full *etcd3.FullError
+		return errors.As(s.etcd.Full(), &full) && full.Blocked
+	}
+	waitFor(t, blocked)
+
+	client := clientv3.NewCtxClient(t.Context())
+	kv := &fullKV{KV: s.etcd.Client().KV, hangs: true}
+	client.KV = kv
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Embedded: s.etcd, Interval: 10 * time.Millisecond, Timeout: 100 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer health.Close()
+	store := newStore(t, etcd3.Config{Client: client, Health: health})
+	o := storagetest.NewObject("a")
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		if _, err := store.Get(t.Context(), o.Key(), storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
+			t.Errorf("a read: %v", err)
+		}
+	})
+	began := time.Now()
+	for down := false; !down && time.Since(began) < 5*time.Second; down = health.Down() != nil {
+		if _, err := store.Create(t.Context(), o.Key(), o.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeNotReady && health.Down() == nil {
+			t.Fatalf("a write: %v", err)
+		}
+	}
+	if health.Down() == nil {
+		t.Error("an etcd that answers no reads is not down")
+	}
+	reading.Wait()
+	if n := kv.hung.Load(); n != 1 {
+		t.Errorf("%d reads, want that of no write", n)
+	}
+	if !blocked() {
+		t.Error("it is not defragmented any more")
 	}
 }

@@ -161,6 +161,9 @@ func (s *Store) put(ctx context.Context, op *operation, key string, rev int64, s
 // is returned as a transaction would: the put was done, or the row is another than it was to replace. One that another has
 // overwritten since is taken for the latter.
 func (s *Store) outOfSpace(ctx context.Context, key string, rev int64, stored []byte, refused error) (*clientv3.TxnResponse, error) {
+	if full := s.health.full(); full != nil && full.Blocked {
+		return nil, s.failWrite(ctx, key, refused) // what is there is not told now
+	}
 	kv, err := s.fetch(ctx, key)
 	switch now := kv.GetModRevision(); {
 	case err != nil && s.health.full() != nil: // the embedded one does not do what it refuses
