@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
@@ -32,6 +33,9 @@ type lineageCluster struct {
 	name string
 	rows storage.Interface
 	has  func(key string) bool
+	// near: it is in this process, and would be asked for what was before each change. The collector needs that of a deletion
+	// only. Another one sends it along: to be asked for each deletion, one after the other, would take longer.
+	near bool
 }
 
 var _ controllers.Rows = (*lineageRows)(nil)
@@ -49,7 +53,7 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.clusters = append(out.clusters, lineageCluster{name: at.name, rows: rows, has: func(key string) bool {
+		out.clusters = append(out.clusters, lineageCluster{name: at.name, rows: rows, near: at.embedded != nil, has: func(key string) bool {
 			return len(s.clusters.all) == 1 || s.clusters.of(resource(key)) == at
 		}})
 	}
@@ -112,7 +116,7 @@ func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controller
 
 // watch tells of what changes in a cluster after a revision.
 func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string, h controllers.RowHandler) error {
-	w, err := at.rows.Watch(ctx, r.prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: from})
+	w, err := at.rows.Watch(ctx, r.prefix, storage.ListOptions{Recursive: true, Predicate: storage.Everything, ResourceVersion: from, Bare: at.near})
 	if err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
@@ -128,10 +132,30 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 			case e.Type == storage.Added, e.Type == storage.Modified:
 				h.Put(document.FromCanonical(e.Row.Value))
 			case e.Type == storage.Deleted:
-				h.Remove(document.FromCanonical(e.Row.Value))
+				last, err := at.last(ctx, e.Row)
+				if err != nil {
+					return fmt.Errorf("what was deleted: %w", err)
+				}
+				h.Remove(document.FromCanonical(last))
 			}
 		}
 	}
+}
+
+// last returns the last state of a row that is deleted.
+func (c *lineageCluster) last(ctx context.Context, deleted storage.Row) ([]byte, error) {
+	if deleted.Value != nil {
+		return deleted.Value, nil
+	}
+	list, err := c.rows.GetList(ctx, deleted.Key, storage.ListOptions{Predicate: storage.Everything,
+		ResourceVersion: storage.FormatResourceVersion(deleted.ResourceVersion - 1), ResourceVersionMatch: metav1.ResourceVersionMatchExact})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Rows) == 0 {
+		return []byte("{}"), nil // it was made and deleted by one transaction
+	}
+	return list.Rows[0].Value, nil
 }
 
 // serialHandler lets one cluster speak at a time.

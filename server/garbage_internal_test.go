@@ -1,9 +1,18 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage/etcd3"
 )
 
 func TestLineageCodec(t *testing.T) {
@@ -32,7 +41,95 @@ func TestLineageCodec(t *testing.T) {
 	}
 }
 
-// BenchmarkLineageCodec is what each write of a 2 KiB object costs the garbage collector, twice for an update.
+// countingKV counts reads.
+type countingKV struct {
+	clientv3.KV
+	gets atomic.Int32
+}
+
+func (c *countingKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	c.gets.Add(1)
+	return c.KV.Get(ctx, key, opts...)
+}
+
+// uids tells of each call with what the rows have as their uid.
+type uids chan string
+
+func (u uids) Begin()                        { u <- "begin" }
+func (u uids) End()                          { u <- "end" }
+func (u uids) Put(obj *document.Document)    { u <- "put " + string(rest.MetaOf(obj).UID()) }
+func (u uids) Remove(obj *document.Document) { u <- "remove " + string(rest.MetaOf(obj).UID()) }
+
+// The collector is told of deletions who was deleted. Of an etcd in this process nothing else is read.
+func TestLineageRowsFollow(t *testing.T) {
+	for _, near := range []bool{true, false} {
+		t.Run(fmt.Sprintf("near %t", near), func(t *testing.T) {
+			etcd, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = etcd.Close() })
+			client := etcd.Client()
+			if !near {
+				if client, err = etcd3.Dial(etcd3.DialConfig{Endpoints: []string{"http://" + etcd.Addr().String()}}); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = client.Close() })
+			}
+			counting := &countingKV{KV: client.KV}
+			client.KV = counting
+			store, err := etcd3.New(etcd3.Config{Client: client, Codec: newLineageCodec(), Resource: "*"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := &lineageRows{prefix: "/registry/", logger: slog.New(slog.DiscardHandler),
+				clusters: []lineageCluster{{name: "etcd", rows: store, near: near, has: func(string) bool { return true }}}}
+			seen := make(uids, 100)
+			want := func(calls ...string) {
+				t.Helper()
+				for _, call := range calls {
+					if got := <-seen; got != call {
+						t.Fatalf("got %s, want %s", got, call)
+					}
+				}
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- rows.Follow(ctx, seen) }()
+			put := func(key string) {
+				t.Helper()
+				if _, err := client.Put(t.Context(), "/registry/configmaps/default/"+key, `{"metadata":{"uid":"`+key+`"}}`); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want("begin", "end")
+			put("a") // the watch, which may begin behind this, is told
+			want("put a")
+			before := counting.gets.Load()
+			for range 10 {
+				put("a")
+				want("put a")
+			}
+			put("b")
+			want("put b")
+			if n := counting.gets.Load() - before; n != 0 {
+				t.Errorf("%d reads for updates", n)
+			}
+			if _, err := client.Delete(t.Context(), "/registry/configmaps/default/a"); err != nil {
+				t.Fatal(err)
+			}
+			want("remove a")
+			if _, err := client.Delete(t.Context(), "/registry/configmaps/", clientv3.WithPrefix()); err != nil {
+				t.Fatal(err)
+			}
+			want("remove b")
+			cancel()
+			<-done
+		})
+	}
+}
+
+// BenchmarkLineageCodec is what each write of a 2 KiB object costs the garbage collector, twice for an update in an etcd that sends what was before.
 func BenchmarkLineageCodec(b *testing.B) {
 	stored := []byte(fmt.Sprintf(`{"apiVersion":"v1","data":{"a":%q},"kind":"ConfigMap","metadata":{"name":"n","namespace":"ns","uid":"u"}}`, strings.Repeat("x", 2000)))
 	b.ReportAllocs()
