@@ -71,7 +71,7 @@ type compiler struct {
 	src    *policies.Source
 	vars   *varIndex
 	envs   map[envKey]*celgo.Env
-	bare   *celgo.Env
+	bare   *planner
 	issues policies.Issues
 }
 
@@ -126,16 +126,13 @@ func (c *compiler) env(x *policies.Expression) (*celgo.Env, error) {
 	return env, nil
 }
 
-// unmetered returns the environment that plans unmetered programs.
-func (c *compiler) unmetered() (*celgo.Env, error) {
+// planner returns what plans the expressions.
+func (c *compiler) planner() *planner {
 	if c.bare == nil {
-		env, err := c.engine.unmetered.Extend(c.withVariables)
-		if err != nil {
-			return nil, fmt.Errorf("cel environment: %w", err)
-		}
-		c.bare = env
+		c.bare = &planner{engine: c.engine,
+			types: &variableTypes{Provider: c.engine.unmetered.CELTypeProvider(), index: c.vars.index, types: c.vars.types}}
 	}
-	return c.bare, nil
+	return c.bare
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -208,19 +205,10 @@ func (c *compiler) expression(x *policies.Expression) *expression {
 	out.narrow = c.isNarrow(root)
 	out.bounds = c.bounds(env, checked)
 	limit := c.engine.config.ExpressionLimit
-	bare, err := c.unmetered()
-	if err != nil {
-		c.fail(x, "%v", err)
-		return nil
-	}
-	out.metered = sync.OnceValues(func() (*meteredProgram, error) { return c.engine.newMetered(bare, checked) })
+	plans := c.planner()
+	out.metered = sync.OnceValues(func() (*meteredProgram, error) { return plans.metered(root) })
 	if out.bounds[0] <= limit && !c.engine.config.AlwaysMeter {
-		options := []celgo.ProgramOption{celgo.EvalOptions(celgo.OptOptimize), celgo.CustomDecoratorV2(c.engine.guardCalls)}
-		if fields := c.fieldsOf(root); fields != nil {
-			options = append(options, celgo.CustomDecoratorV2(fields))
-		}
-		out.plain, err = bare.Program(checked, options...)
-		if err != nil {
+		if out.plain, err = plans.plain(root, c.fieldsOf(root)); err != nil {
 			c.fail(x, "%v", err)
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -35,25 +36,54 @@ func newDispatcher(env *celgo.Env) (interpreter.Dispatcher, error) {
 	return d, nil
 }
 
-// newMetered plans an expression as env, that of the engine's functions, would, with all optimizations of upstream's
-// environment: they are part of the cost.
-func (e *Engine) newMetered(env *celgo.Env, checked *celgo.Ast) (*meteredProgram, error) {
-	attributes := interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), env.CELTypeProvider())
+// planner plans checked expressions. A celgo.Program would hold an environment and a dispatcher of its own, some 60 KB of
+// pointers that each garbage collection follows: planned here, all programs share those of the engine.
+type planner struct {
+	engine *Engine
+	types  types.Provider // of the engine's functions, and of variables
+}
+
+// plan plans an expression as the environment of the engine's functions would.
+func (p *planner) plan(checked *ast.AST, attributes interpreter.AttributeFactory, options ...interpreter.PlannerOption) (interpreter.InterpretableV2, error) {
+	env := p.engine.unmetered
+	return interpreter.NewInterpreter(p.engine.dispatcher, env.Container, p.types, env.CELTypeAdapter(), attributes).NewInterpretable(checked, options...)
+}
+
+func (p *planner) attributes() interpreter.AttributeFactory {
+	env := p.engine.unmetered
+	return interpreter.NewAttributeFactory(env.Container, env.CELTypeAdapter(), p.types)
+}
+
+// plain plans an expression that is not metered. fields may be nil.
+func (p *planner) plain(checked *ast.AST, fields interpreter.InterpretableDecoratorV2) (interpreter.InterpretableV2, error) {
+	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(decorateAlternatives), interpreter.CustomDecoratorV2(p.engine.guardCalls)}
+	if fields != nil {
+		options = append(options, interpreter.CustomDecoratorV2(fields))
+	}
+	return p.plan(checked, p.attributes(), append(options, interpreter.Optimize(), constantRegexes())...)
+}
+
+// metered plans an expression with all optimizations of upstream's environment: they are part of the cost.
+func (p *planner) metered(checked *ast.AST) (*meteredProgram, error) {
+	attributes := p.attributes()
 	conditional := reflect.TypeOf(attributes.ConditionalAttribute(0, nil, nil, nil))
-	watches := newWatchPlan(checked.NativeRep().Expr(), conditional)
-	plan, err := interpreter.NewInterpreter(e.dispatcher, env.Container, env.CELTypeProvider(), env.CELTypeAdapter(), attributes).
-		NewInterpretable(checked.NativeRep(),
-			interpreter.CustomDecoratorV2(decorateAlternatives),
-			interpreter.CustomDecoratorV2(e.guardCalls),
-			interpreter.InterruptableEval(),
-			interpreter.Optimize(),
-			interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization, interpreter.MatchesRegexOptimization),
-			interpreter.CustomDecoratorV2(watches.decorate))
+	watches := newWatchPlan(checked.Expr(), conditional)
+	plan, err := p.plan(checked, attributes,
+		interpreter.CustomDecoratorV2(decorateAlternatives),
+		interpreter.CustomDecoratorV2(p.engine.guardCalls),
+		interpreter.InterruptableEval(),
+		interpreter.Optimize(),
+		constantRegexes(),
+		interpreter.CustomDecoratorV2(watches.decorate))
 	if err != nil {
 		return nil, err
 	}
-	limit, ids := e.config.ExpressionLimit, watches.maxID+1
+	limit, ids := p.engine.config.ExpressionLimit, watches.maxID+1
 	return &meteredProgram{plan: plan, meters: sync.Pool{New: func() any { return &meter{limit: limit, top: make([]int32, ids)} }}}, nil
+}
+
+func constantRegexes() interpreter.PlannerOption {
+	return interpreter.CompileRegexConstants(library.FindRegexOptimization, library.FindAllRegexOptimization, interpreter.MatchesRegexOptimization)
 }
 
 // eval evaluates the expression for a run. The error is an interpreter.EvalCancelledError where it became too expensive,

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/interpreter"
 
 	"weir.dev/weir/policies"
 )
@@ -23,7 +24,7 @@ type expression struct {
 	// bounds on the cost by size class; see compiler.bounds.
 	bounds [len(sizeClasses)]uint64
 	// plain is nil where an evaluation must always be metered.
-	plain celgo.Program
+	plain interpreter.InterpretableV2
 	// metered is planned when it is needed first.
 	metered func() (*meteredProgram, error)
 }

@@ -32,6 +32,7 @@ type run struct {
 	meter      *meter // of the evaluation that is under way, where it is metered
 	steps      uint64 // that meters took
 	wide       wideValues
+	frame      interpreter.ExecutionFrame // of what is not metered: it has no state
 }
 
 // runVariable is the name by which the steps of a plan find their run. No expression can have or shadow it.
@@ -230,7 +231,7 @@ func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
 	if x.plain != nil {
 		if bound, ok := r.bound(x); ok && r.cost.Proven+bound <= r.program.config.RunLimit/2 {
 			r.cost.Proven += bound
-			val, _, err := x.plain.Eval(r)
+			val, err := r.exec(x.plain)
 			return r.result(x, val, err)
 		}
 	}
@@ -255,6 +256,25 @@ func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
 		return nil, r.overRun(x)
 	}
 	return r.result(x, val, err)
+}
+
+// exec evaluates an expression that is not metered.
+func (r *run) exec(plan interpreter.InterpretableV2) (val ref.Val, err error) {
+	defer func() {
+		switch cause := recover().(type) {
+		case nil:
+		case interpreter.EvalCancelledError:
+			val, err = nil, cause
+		default:
+			val, err = nil, fmt.Errorf("internal error: %v", cause)
+		}
+	}()
+	r.frame.Activation = r
+	val = plan.Exec(&r.frame)
+	if failed, ok := val.(*types.Err); ok {
+		return val, failed
+	}
+	return val, nil
 }
 
 func (r *run) overRun(x *expression) error {
