@@ -31,12 +31,14 @@ const (
 )
 
 // How much of a stream is taken in before it is read, and of all streams before gRPC has noted what came. gRPC's own windows
-// grow to 16 MiB, which each watch that is not read would fill: these do not grow. An answer that is waited for is let in
-// whole, but what is above the stream's window comes a round trip later: most pages and objects are below. The connection's is
-// given back as bytes arrive, read or not. It costs no memory, but bounds what comes in a round trip for all lists and
-// watches together: 3 GB/s at 10 ms.
+// grow to 16 MiB, which each watch of the past that is not read would fill until its stream is closed: these do not grow. An
+// answer that is waited for is let in whole, however large, so that lists and objects are as fast with any window. Not so what
+// comes of itself: a watch takes in no more than a window in a round trip. 60 MB in small messages, written in 0.6 s, were seen
+// 4.5 s later with 1 MiB at 50 ms, the same 1.2 s with 4 MiB, and at once with gRPC's own; at 10 ms 4 MiB are 400 MB/s, more than
+// an etcd writes. The connection's is given back as bytes arrive, read or not. It costs no memory, but bounds what comes
+// in a round trip for all lists and watches together: 600 MB/s at 50 ms.
 const (
-	streamWindow = 1 << 20
+	streamWindow = 4 << 20
 	connWindow   = 32 << 20
 )
 

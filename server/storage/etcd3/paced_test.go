@@ -269,6 +269,7 @@ type lossy struct {
 	l  net.Listener
 
 	received atomic.Int64 // bytes of the answers
+	deaf     atomic.Bool  // what the client says is lost from now on
 
 	mu    sync.Mutex
 	conns []net.Conn // guarded by mu
@@ -284,6 +285,19 @@ func (c counting) Write(b []byte) (int, error) {
 	n, err := c.Writer.Write(b)
 	c.n.Add(int64(n))
 	return n, err
+}
+
+// heard is a writer that passes nothing on once its other end is deaf.
+type heard struct {
+	io.Writer
+	deaf *atomic.Bool
+}
+
+func (h heard) Write(b []byte) (int, error) {
+	if h.deaf.Load() {
+		return len(b), nil
+	}
+	return h.Writer.Write(b)
 }
 
 func newLossy(t *testing.T, to string) *lossy {
@@ -309,7 +323,7 @@ func newLossy(t *testing.T, to string) *lossy {
 			p.conns = append(p.conns, in, out)
 			p.mu.Unlock()
 			serving.Go(func() { _, _ = io.Copy(counting{in, &p.received}, out); _ = in.Close() })
-			serving.Go(func() { _, _ = io.Copy(out, in); _ = out.Close() })
+			serving.Go(func() { _, _ = io.Copy(heard{out, &p.deaf}, in); _ = out.Close() })
 		}
 	})
 	t.Cleanup(func() {
@@ -357,10 +371,25 @@ func TestPacedTaken(t *testing.T) {
 	before := proxy.received.Load()
 	w := watchFrom(t, store, from)
 	time.Sleep(time.Second)
-	if taken := proxy.received.Load() - before; taken > 5<<20 {
+	if taken := proxy.received.Load() - before; taken > 8<<20 {
 		t.Errorf("%d MiB taken for a watch that is not read", taken>>20)
 	}
 	readAll(t, w, from, transactions, each, nil)
+}
+
+// In a round trip a watch takes in more than a MiB of what comes of itself.
+func TestWatchWindow(t *testing.T) {
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	proxy := newLossy(t, e.Addr().String())
+	client := dialed(t, proxy.l.Addr().String())
+	created := client.Watch(t.Context(), storagetest.Prefix, clientv3.WithPrefix(), clientv3.WithCreatedNotify())
+	if resp := <-created; !resp.Created {
+		t.Fatal(resp)
+	}
+	before := proxy.received.Load()
+	proxy.deaf.Store(true)
+	history(t, e.Client(), 80, 1, 100<<10) // 8 MB in small messages, of which none is acknowledged
+	eventually(t, func() bool { return proxy.received.Load()-before > 7<<19 })
 }
 
 // A watch outlives etcd's end, and a client that is closed ends it.
