@@ -78,7 +78,7 @@ func (s *storages) get(gr schema.GroupResource, prefix string, namespaced bool, 
 	if !s.config.DisableWatchCache && (!sized || size > 0) {
 		made.cacher, err = cacher.New(cacher.Config{Storage: rows, Prefix: prefix + "/", Resource: gr, GetAttrs: attrs,
 			RingSize: size, RingBytes: s.config.WatchCacheEventBytes, Budget: s.cacheBudget, IdleTimeout: max(s.config.WatchCacheIdleTimeout, 0), CheckInterval: max(s.config.ConsistencyCheckInterval, 0), CheckShare: s.config.checkShare(),
-			OnInconsistent: s.config.OnInconsistency, Logger: s.logger, Metrics: s.cacheMetrics})
+			OnInconsistent: s.config.OnInconsistency, Revision: at.health.Revision, Logger: s.logger, Metrics: s.cacheMetrics})
 		if err != nil {
 			return nil, err
 		}

@@ -15,10 +15,12 @@ const (
 	// stuckLimit is how long a watch may be behind a revision that the storage has given, and come no nearer.
 	stuckLimit = 5 * time.Second
 	// quietLooks is at how many looks in a row nothing may have been heard of the storage's revision before it is asked,
-	// when an event has come lately. It doubles with each question, so often, until the next event comes: most caches are
-	// of resources that are hardly ever written to, and together they would ask many questions.
-	quietLooks     = 3
-	quietDoublings = 3
+	// or the one that others have heard is looked at, when an event has come lately. It doubles with each question, so often,
+	// until the next event comes: most caches are of resources that are hardly ever written to, and together they would
+	// ask many questions. What others have heard asks nothing; then the watch is asked for progress where they write.
+	quietLooks      = 3
+	quietDoublings  = 3
+	sharedDoublings = 1
 	// longestStuckPause bounds the time that a watch has at least, which doubles with each before it that was stuck: a
 	// storage that is merely slow is given the time that it needs.
 	longestStuckPause = 5 * time.Minute
@@ -56,7 +58,7 @@ func (c *Cacher) unstick(ctx context.Context) {
 	var times, last, events uint64
 	var until time.Time // the watch of now has time until then
 	for c.pause(ctx, stuckPause(0)) {
-		at, watch := c.rv.Load(), c.following.Load()
+		at, watch, heard := c.rv.Load(), c.following.Load(), uint64(0)
 		if watch == nil || !c.isReady.Load() {
 			continue
 		}
@@ -67,15 +69,23 @@ func (c *Cacher) unstick(ctx context.Context) {
 		case at != last: // the watch has told something
 			last, quiet = at, 0
 		case c.told.highest.Load() <= at && c.told.times.Load() == times:
-			if quiet++; quiet >= quietLooks<<asked {
-				_, _ = c.askRevision(ctx) // what it says is heard
-				quiet, asked = 0, min(asked+1, quietDoublings)
+			if quiet++; quiet < quietLooks<<asked {
+				break
 			}
+			quiet = 0
+			if c.config.Revision == nil {
+				_, _ = c.askRevision(ctx) // what it says is heard
+				asked = min(asked+1, quietDoublings)
+				break
+			}
+			// It is not noted: where the storage was restored since, it is of the time before.
+			heard = c.config.Revision()
+			asked = min(asked+1, sharedDoublings)
 		}
 		if now := c.told.times.Load(); now != times {
 			times, quiet = now, 0
 		}
-		highest := c.told.highest.Load()
+		highest := max(c.told.highest.Load(), heard)
 		if highest <= at {
 			stuck, until = 0, time.Time{}
 			continue
@@ -94,7 +104,7 @@ func (c *Cacher) unstick(ctx context.Context) {
 		// Asked also where the cache came nearer: highest may be of before the storage was restored, which ends with a
 		// new list, and until then each look would wait for it.
 		rv, err := c.askRevision(ctx)
-		if err != nil || c.following.Load() != watch || c.rv.Load() != at {
+		if err != nil || rv <= at || c.following.Load() != watch || c.rv.Load() != at {
 			continue
 		}
 		stuck++

@@ -360,3 +360,76 @@ func TestQuietAsksSeldom(t *testing.T) {
 		c.Stop()
 	})
 }
+
+// A quiet cache that is told of what others have heard asks no question of its own, asks its watch for progress seldom and only
+// where something was written, and finds one that is stuck within a minute.
+func TestQuietShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mute{fake: newFake()}
+		current := func() uint64 {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.rv
+		}
+		c := newTestCacher(t, store, func(c *Config) { c.Revision = current })
+		connect(t, c)
+		watcher := mustWatch(t, c, testPrefix, selecting(t, "1", "", ""))
+		time.Sleep(time.Hour)
+		questions := func() int {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.current
+		}
+		progress := func() uint64 {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return store.progress
+		}
+		for _, tc := range []struct{ others, least, most uint64 }{{0, 0, 24 * 60}, {1, 24 * 60, 24 * 60 * 5}} {
+			asked, before := questions(), progress()
+			for range 24 * 60 * 60 {
+				store.skip(tc.others)
+				time.Sleep(time.Second)
+			}
+			if n := questions() - asked; n > 0 {
+				t.Errorf("%d questions in a day", n)
+			}
+			// Bookmarks of watchers ask once a minute.
+			if n := progress() - before; n < tc.least || n > tc.most {
+				t.Errorf("progress was asked for %d times in a day, want %d to %d", n, tc.least, tc.most)
+			}
+		}
+		if n := counted(t, c.metrics.watchRestarts); n != 0 {
+			t.Errorf("%v watches were taken for stuck", n)
+		}
+		for _, name := range []string{"x", "y"} {
+			store.silenced.Store(store.made.Load())
+			putPod(t, store, "a", name, "", "")
+			time.Sleep(time.Minute)
+			began := time.Now()
+			wantEvents(t, watcher, "ADDED a/"+name+"@"+rvString(store.rv))
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("the event came %s later than within a minute", waited)
+			}
+			time.Sleep(time.Hour)
+		}
+		c.Stop()
+	})
+}
+
+// What others have heard may be of before the storage was restored: no watch is stuck for that, and nothing is read again.
+func TestQuietSharesThePast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mute{fake: newFake()}
+		c := newTestCacher(t, store, func(c *Config) { c.Revision = func() uint64 { return 1000000 } })
+		connect(t, c)
+		for range 60 {
+			store.skip(1)
+			time.Sleep(time.Minute)
+		}
+		if n, lists := counted(t, c.metrics.watchRestarts), store.listsDone(); n != 0 || lists > 1 {
+			t.Errorf("%v watches were taken for stuck, %d lists", n, lists)
+		}
+		c.Stop()
+	})
+}

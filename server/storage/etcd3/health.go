@@ -82,8 +82,9 @@ type Health struct {
 
 	// history is closed when the etcd is found to have been restored from an earlier state.
 	history atomic.Pointer[chan struct{}]
-	// seen is the revision of the last answer, asking the question under way; only run's goroutine uses them.
-	seen   int64
+	// seen is the revision of the last answer to a question of its own; only run's goroutine changes it.
+	seen atomic.Int64
+	// asking is the question under way; only run's goroutine uses it.
 	asking chan answer
 
 	refusals refusals
@@ -153,6 +154,14 @@ func (h *Health) full() *FullError {
 		return nil
 	}
 	return h.embedded.space.why()
+}
+
+// Revision returns the etcd's of some seconds ago at most, while it answers; 0: it is not known yet.
+func (h *Health) Revision() uint64 {
+	if h == nil {
+		return 0
+	}
+	return uint64(h.seen.Load())
 }
 
 // during ends ctx, of which cancel is the end, when the etcd goes down, with that as the cause: it may be up again when
@@ -319,8 +328,8 @@ func (h *Health) ask(ctx context.Context) error {
 // sawRevision ends the history to which a later revision belongs than the current one. Watches of it would wait for
 // that revision to come again, and hear nothing of what happens until then.
 func (h *Health) sawRevision(current int64) {
-	seen := h.seen
-	if h.seen = current; current >= seen {
+	seen := h.seen.Swap(current)
+	if current >= seen {
 		return
 	}
 	h.logger.Error("etcd went back in time: all is read again", "endpoints", h.client.Endpoints(), "seen", seen, "current", current)

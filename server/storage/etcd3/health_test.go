@@ -344,11 +344,15 @@ func TestRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
+	eventually(t, func() bool { return health.Revision() == row.ResourceVersion })
 	kv.restored.Store(true)
 	if _, err = w.Next(t.Context()); storage.CodeOf(err) != storage.ErrCodeExpired {
 		t.Errorf("got %v, want expired", err)
 	}
 	if health.Down() != nil {
 		t.Errorf("an etcd that was restored counts as down: %v", health.Down())
+	}
+	if rv := health.Revision(); rv >= row.ResourceVersion {
+		t.Errorf("it is at revision %d, which it was before it was restored", rv)
 	}
 }
