@@ -161,7 +161,7 @@ func (h *Health) Revision() uint64 {
 	if h == nil {
 		return 0
 	}
-	return uint64(h.seen.Load())
+	return uint64(max(h.seen.Load(), 0))
 }
 
 // during ends ctx, of which cancel is the end, when the etcd goes down, with that as the cause: it may be up again when
