@@ -99,6 +99,48 @@ func release(r Run) {
 	}
 }
 
+// Continuer is a Program whose runs need not begin from nothing.
+type Continuer interface {
+	// Continue makes a run that has ended, of any program, one of this program, as Begin would, but for what it costs to bind
+	// the same documents again: an input that is not bound again must not be mentioned. It reports whether it has.
+	Continue(ended Run) bool
+}
+
+// Runs keeps the run of one policy for the next that judges the same request. The zero value has none yet; a nil one keeps
+// none. One goroutine uses it, and releases it.
+type Runs struct{ ended Run }
+
+// begin is Begin of a program.
+func (x *Runs) begin(p Program) Run {
+	if x == nil || x.ended == nil {
+		return p.Begin()
+	}
+	run := x.ended
+	x.ended = nil
+	if c, ok := p.(Continuer); ok && c.Continue(run) {
+		return run
+	}
+	release(run)
+	return p.Begin()
+}
+
+// end takes a run that has ended.
+func (x *Runs) end(r Run) {
+	if x == nil || x.ended != nil {
+		release(r)
+		return
+	}
+	x.ended = r
+}
+
+// Release ends what is kept. The documents of the request may not be used from then on.
+func (x *Runs) Release() {
+	if x.ended != nil {
+		release(x.ended)
+		x.ended = nil
+	}
+}
+
 // Locals are the variables of an expression that is evaluated for one of many items.
 type Locals struct {
 	Item  document.Value // item

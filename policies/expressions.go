@@ -193,11 +193,11 @@ func (j *ExpressionJudge) Judge(ctx context.Context, r *Review) (*Decision, erro
 	if err != nil || !holds {
 		return admitted, err
 	}
-	run := j.program.Begin()
+	run := r.Runs.begin(j.program)
 	bind(run, r, &j.mentions)
 	defer func() {
 		r.Spent.Add(run.Cost())
-		release(run)
+		r.Runs.end(run)
 	}()
 	var denials []Denial
 	var annotations []AuditAnnotation
@@ -347,11 +347,11 @@ func (c *Conditions) Hold(ctx context.Context, r *Review) (bool, error) {
 func (c *Conditions) hold(ctx context.Context, r *Review) (bool, error) {
 	without := *r
 	without.NamespaceObject = document.Value{}
-	run := c.program.Begin()
+	run := r.Runs.begin(c.program)
 	BindReview(run, &without)
 	defer func() {
 		r.Spent.Add(run.Cost())
-		release(run)
+		r.Runs.end(run)
 	}()
 	var errs []error
 	for i, text := range c.texts {

@@ -50,6 +50,9 @@ type Review struct {
 	// Held keeps which match conditions hold, for all bindings and params by which a policy judges one request. It may
 	// be nil.
 	Held *Held
+	// Runs keeps what a run has made of the documents for all policies by which one goroutine judges the request. It may be
+	// nil.
+	Runs *Runs
 }
 
 // LateInputs are inputs that are made or read when they are asked for, once. They may be asked for until the judge returns.

@@ -32,6 +32,9 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	}
 	c := compiler{engine: e, src: src, vars: &varIndex{index: map[string]int{}, types: map[string]*celgo.Type{}}}
 	p := &program{config: e.config, inputs: src.Inputs, runs: e.runs}
+	if slices.Equal(p.inputs, e.inputs) {
+		p.inputs = e.inputs
+	}
 	for i := range src.Variables {
 		p.variables, p.names = append(p.variables, c.variable(i)), append(p.names, src.Variables[i].Name)
 	}

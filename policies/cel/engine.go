@@ -56,6 +56,7 @@ type Engine struct {
 	guardCalls interpreter.InterpretableDecoratorV2
 	dispatcher interpreter.Dispatcher // of the functions of unmetered
 	runs       *sync.Pool             // of *run
+	inputs     []string               // of policies
 	// admission are the types of the variables that admission has.
 	admission map[string]*apiservercel.DeclType
 }
@@ -67,7 +68,7 @@ func New(config Config) (*Engine, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
 	}
-	e := &Engine{config: config.withDefaults(), admission: admissionTypes(), runs: &sync.Pool{New: func() any { return new(run) }}}
+	e := &Engine{config: config.withDefaults(), admission: admissionTypes(), inputs: policies.Inputs(), runs: &sync.Pool{New: func() any { return new(run) }}}
 	e.plain = environment.MustBaseEnvSet(version.MajorMinor(1, 37)).NewExpressionsEnv()
 	resolver := common.ResolverEnvOption(&mutation.DynamicTypeResolver{})
 	var err error

@@ -1,7 +1,10 @@
 package cel
 
 import (
+	"fmt"
+	"hash/fnv"
 	"slices"
+	"unique"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
@@ -49,10 +52,22 @@ func (c *compiler) fieldsOf(root *ast.AST) interpreter.InterpretableDecoratorV2 
 // fieldPath is an attribute that is a path of fields from an input. It is what cel-go planned in all but Exec, and there
 // too when the path does not lead to a value: cel-go says why.
 type fieldPath struct {
-	interpreter.InterpretableAttribute
+	path  unique.Handle[string] // of names, in input
 	input int
+	slot  int
 	names []string // nil: no such path
-	other bool     // a qualifier is no field
+	interpreter.InterpretableAttribute
+	other bool // a qualifier is no field
+}
+
+// fieldSlots is how many paths a run remembers: a power of 2.
+const fieldSlots = 16
+
+// knownField is the value of a path. Policies of one request, and rules of one policy, often ask for the same.
+type knownField struct {
+	path unique.Handle[string]
+	root document.Value // of the input
+	val  ref.Val
 }
 
 // AddQualifier implements interpreter.InterpretableAttribute. The planner calls it for each qualifier.
@@ -62,6 +77,10 @@ func (p *fieldPath) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute
 		p.names = nil
 	} else {
 		p.names = append(p.names, name)
+		text := fmt.Sprintf("%d%q", p.input, p.names)
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(text))
+		p.path, p.slot = unique.Make(text), int(h.Sum32()%fieldSlots)
 	}
 	return p.InterpretableAttribute.AddQualifier(q)
 }
@@ -89,12 +108,26 @@ func (p *fieldPath) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 			r = runOf(frame)
 		}
 		if r != nil {
-			if v := r.field(p.input, p.names); v.Exists() {
-				return r.wide.refVal(v)
+			if val := r.fieldOf(p); val != nil {
+				return val
 			}
 		}
 	}
 	return p.InterpretableAttribute.Exec(frame)
+}
+
+// fieldOf returns the value that a path leads to; nil where it leads nowhere.
+func (r *run) fieldOf(p *fieldPath) ref.Val {
+	known, root := &r.fields[p.slot], r.inputs[p.input].object.v
+	if known.path == p.path && known.root == root {
+		return known.val
+	}
+	v := r.field(p.input, p.names)
+	if !v.Exists() {
+		return nil
+	}
+	*known = knownField{p.path, root, r.wide.refVal(v)}
+	return known.val
 }
 
 // field returns what a path of fields leads to from an input; Absent where it leads nowhere.

@@ -64,7 +64,38 @@ func (p *program) Begin() policies.Run {
 	return r
 }
 
-var _ policies.Releaser = (*run)(nil)
+var (
+	_ policies.Releaser  = (*run)(nil)
+	_ policies.Continuer = (*program)(nil)
+)
+
+// maxKeptWide is how many indexes of large values a run keeps for another program.
+const maxKeptWide = 64
+
+// Continue implements policies.Continuer. Documents stay bound, and what is known of them stays.
+func (p *program) Continue(ended policies.Run) bool {
+	r, ok := ended.(*run)
+	if !ok || len(p.inputs) > fewInputs || !sameInputs(p.inputs, r.program.inputs) {
+		return false
+	}
+	r.program = p
+	if n := len(p.variables); n <= cap(r.variables) {
+		r.variables = r.variables[:n]
+	} else {
+		r.variables = make([]variable, n)
+	}
+	if len(r.wide.known) > maxKeptWide {
+		clear(r.wide.known)
+	}
+	r.bytes, r.widest = 0, 0
+	r.cost, r.allocated, r.worked, r.steps, r.stopped, r.authorizer = policies.Cost{}, 0, 0, 0, nil, nil
+	return true
+}
+
+// sameInputs reports whether programs have the same inputs. Those of policies have one list.
+func sameInputs(a, b []string) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
 
 // maxPooledVariables bounds what is kept of a run for another.
 const maxPooledVariables = 64

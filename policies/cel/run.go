@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
@@ -21,8 +22,8 @@ type run struct {
 	few        [fewInputs]input // has inputs, if they are not more
 	variables  []variable
 	authorizer *Authorizer
-	bytes      uint64 // of all inputs
-	widest     uint64 // of all inputs, and one; 0: not yet asked for
+	bytes      uint64 // of all inputs that the program mentions, and one; 0: not yet asked for
+	widest     uint64 // as bytes, of the largest value
 	at         *policies.Locals
 	ctx        context.Context //nolint:containedctx // of the evaluation that is under way: variables are evaluated from within it
 	cost       policies.Cost
@@ -33,6 +34,7 @@ type run struct {
 	steps      uint64 // that meters took
 	wide       wideValues
 	frame      interpreter.ExecutionFrame // of what is not metered: it has no state
+	fields     [fieldSlots]knownField
 }
 
 // runVariable is the name by which the steps of a plan find their run. No expression can have or shadow it.
@@ -76,15 +78,16 @@ func (r *run) Bind(i int, v document.Value) {
 		return // nobody asks for it
 	}
 	in := &r.inputs[i]
-	r.bytes -= in.bytes
+	if in.object.v == v && in.object.wide != nil {
+		return // by the run that this one goes on from
+	}
 	*in = input{object: mapVal{v, &r.wide}, bytes: uint64(len(v.Raw()))}
 	if v.Kind() == document.Object {
 		in.val = &in.object
 	} else {
 		in.val = r.wide.refVal(v)
 	}
-	r.bytes += in.bytes
-	r.widest = 0
+	r.bytes, r.widest = 0, 0
 }
 
 // Cost implements policies.Run.
@@ -301,13 +304,19 @@ func (r *run) result(x *expression, val ref.Val, err error) (ref.Val, error) {
 // looked for.
 func (r *run) bound(x *expression) (uint64, bool) {
 	limit := r.program.config.ExpressionLimit
-	if b, ok := x.bound(r.bytes, limit); ok {
+	if r.bytes == 0 {
+		r.bytes = 1
+		for mask := r.program.mentioned; mask != 0; mask &= mask - 1 {
+			r.bytes += r.inputs[bits.TrailingZeros64(mask)].bytes
+		}
+	}
+	if b, ok := x.bound(r.bytes-1, limit); ok {
 		return b, true
 	}
 	if r.widest == 0 {
 		most := 0
-		for i := range r.inputs {
-			most = max(most, r.inputs[i].object.v.Widest())
+		for mask := r.program.mentioned; mask != 0; mask &= mask - 1 {
+			most = max(most, r.inputs[bits.TrailingZeros64(mask)].object.v.Widest())
 		}
 		r.widest = uint64(most) + 1
 	}

@@ -54,6 +54,7 @@ type evaluation struct {
 	late   lateInputs // of asked
 	params []*paramSet
 	memo   policies.Memo
+	idle   policies.Runs // of the policy before
 	// held is which match conditions of the policy that judges hold, where shared says that it judges more than once.
 	held   policies.Held
 	shared bool
@@ -136,7 +137,7 @@ func (e *evaluation) view(as target) (*view, error) {
 func (e *evaluation) review(by any, seen *view, param *document.Document) (*policies.Review, error) {
 	r := &e.asked
 	*r = policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
-		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo}
+		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo, Runs: &e.idle}
 	if e.shared {
 		r.Held = &e.held
 	}

@@ -75,6 +75,7 @@ func (q *inquiry) end() {
 	if q.cancel != nil {
 		q.cancel()
 		q.evaluation.answers = nil
+		q.evaluation.idle.Release()
 	}
 	x := q.admission
 	clear(q.namespaces)
