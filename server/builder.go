@@ -75,7 +75,7 @@ func newBuilder(set *resources.Set, storages rowStorages, prefix string, engines
 			{Resource: "namespaces"}: layer(registry.NamespaceLayer{}),
 			{Resource: "configmaps"}: layer(registry.ConfigMapLayer{}),
 			{Resource: "secrets"}:    layer(registry.SecretLayer{}),
-			{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}: func(subresource string) []rest.Layer {
+			definitionResource: func(subresource string) []rest.Layer {
 				return []rest.Layer{loader.CRDLayer(subresource)}
 			},
 			{Group: "weir.dev", Resource: "modules"}:    layer(loader.ModuleGuard()),
@@ -218,6 +218,9 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 	if ttl, ok := b.ttlSeconds[config.Resource]; ok {
 		config.TTLSeconds = ttl
 	}
+	if config.Resource == definitionResource {
+		config.Upgrade = upgradeDefinition
+	}
 	if custom && (d.Revised || v.Name != d.StorageVersion) {
 		if config.Upgrade, config.Downgrade, err = b.upgrade(d, v, fields); err != nil {
 			return nil, err
@@ -285,7 +288,7 @@ func (b *builder) store(d *resources.Definition, config registry.Config, out *re
 
 // isConfiguration reports whether a write to a resource changes what is served, or who may ask for it.
 func isConfiguration(gr schema.GroupResource) bool {
-	return gr.Group == "weir.dev" || gr.Group == "rbac.authorization.k8s.io" || gr.Group == "admissionregistration.k8s.io" || gr == schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	return gr.Group == "weir.dev" || gr.Group == "rbac.authorization.k8s.io" || gr.Group == "admissionregistration.k8s.io" || gr == definitionResource
 }
 
 // keeps returns the paths that only a subresource other than status writes.
