@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -160,6 +161,48 @@ func TestUpgradeIsRemembered(t *testing.T) {
 			t.Errorf("%s: %d upgrades of one row", spec, *upgrades)
 		}
 	}
+}
+
+// Many read rows that share revisions, into the same memory and other, while more are remembered than there is room for.
+func TestUpgradesHammer(t *testing.T) {
+	const revisions, variants = 4, 3
+	var u upgrades
+	var rows []storage.Row
+	var objects []*document.Document
+	for rv := range uint64(revisions) {
+		for v := range variants {
+			obj := mustParse(t, fmt.Sprintf(`{"rv":%d,"v":%d}`, rv, v))
+			objects = append(objects, obj)
+			rows = append(rows, storage.Row{ResourceVersion: rv, Value: bytes.Clone(obj.Bytes())})
+		}
+	}
+	var group sync.WaitGroup
+	for worker := range 8 {
+		group.Go(func() {
+			for i := range 3000 {
+				n := (i*7 + worker) % len(rows)
+				row := rows[n]
+				if i%3 == 0 {
+					row.Value = bytes.Clone(row.Value)
+				}
+				obj, known := u.get(row)
+				switch {
+				case !known:
+					u.set(row, objects[n])
+				case obj != objects[n]:
+					t.Errorf("%s is %s", row.Value, obj.Bytes())
+					return
+				}
+				if worker == 0 && i%500 == 0 {
+					u.mu.Lock()
+					u.bytes = maxUpgradeBytes + 1
+					u.mu.Unlock()
+					runtime.GC()
+				}
+			}
+		})
+	}
+	group.Wait()
 }
 
 func TestUpgradesAreBounded(t *testing.T) {
