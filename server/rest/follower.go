@@ -32,9 +32,9 @@ type Follower struct {
 	logger  *slog.Logger
 
 	mu     sync.Mutex
-	seen   uint64        // guarded by mu; the handler has returned from every event up to it
+	seen   uint64        // guarded by mu; the handler has returned from every event up to it. Lower after a Replace by an earlier state
 	synced bool          // guarded by mu
-	moved  chan struct{} // guarded by mu; closed and replaced when seen grows
+	moved  chan struct{} // guarded by mu; closed and replaced when seen moves
 }
 
 // NewFollower returns a Follower of source; name is for the log. Run starts it.
@@ -96,6 +96,8 @@ func (f *Follower) stream(ctx context.Context) (progressed bool, err error) {
 			case e.Type == "BOOKMARK" && e.InitialEventsEnd:
 				f.handler.Replace(state)
 				state, initial, progressed = nil, false, true
+				f.advance(e.ResourceVersion, true)
+				continue
 			case e.Type == "BOOKMARK":
 			case initial:
 				state = append(state, e.Object)
@@ -104,13 +106,15 @@ func (f *Follower) stream(ctx context.Context) (progressed bool, err error) {
 				f.handler.Change(e)
 			}
 			if !initial {
-				f.advance(e.ResourceVersion)
+				f.advance(e.ResourceVersion, false)
 			}
 		}
 	}
 }
 
-func (f *Follower) advance(resourceVersion string) {
+// advance notes that all up to resourceVersion is handled. anew: nothing after it is, as where the storage was restored
+// from an earlier state: what was seen of other writes with its revisions says nothing of those to come.
+func (f *Follower) advance(resourceVersion string, anew bool) {
 	rv, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return
@@ -118,7 +122,7 @@ func (f *Follower) advance(resourceVersion string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.synced = true
-	if rv > f.seen {
+	if rv > f.seen || anew {
 		f.seen = rv
 	}
 	close(f.moved)

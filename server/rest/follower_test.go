@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+
+	"weir.dev/weir/abi/document"
+)
+
+// scripted gives one watch after the other, each of which ends when its channel is closed.
+type scripted struct{ watches []chan []Event }
+
+func (s *scripted) Watch(ctx context.Context, _ *internalversion.ListOptions) (Watch, error) {
+	if len(s.watches) == 0 {
+		return nil, errors.New("no more")
+	}
+	next := s.watches[0]
+	s.watches = s.watches[1:]
+	return scriptedWatch(next), nil
+}
+
+type scriptedWatch chan []Event
+
+func (scriptedWatch) Stop() {}
+
+func (w scriptedWatch) Next(ctx context.Context) ([]Event, error) {
+	select {
+	case events, ok := <-w:
+		if !ok {
+			return nil, io.EOF
+		}
+		return events, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type ignoring struct{}
+
+func (ignoring) Replace([]*document.Document) {}
+func (ignoring) Change(Event)                 {}
+
+// Who waits for a write waits for that write, also where another one had its revision before the storage was restored from
+// an earlier state.
+func TestFollowerOfRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := make(chan []Event), make(chan []Event)
+		f := NewFollower("things", &scripted{[]chan []Event{first, second}}, ignoring{}, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			f.Run(ctx)
+		}()
+		state := func(rv string) []Event {
+			return []Event{{Type: "BOOKMARK", ResourceVersion: rv, InitialEventsEnd: true}}
+		}
+		change := func(rv string) []Event { return []Event{{Type: "ADDED", ResourceVersion: rv}} }
+		waited := func(rv string) bool {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			return f.WaitFor(ctx, rv) == nil
+		}
+		first <- state("90")
+		first <- change("100")
+		if !waited("100") || waited("101") {
+			t.Error("100 is what was seen")
+		}
+		close(first)
+		second <- state("9")
+		synctest.Wait()
+		if waited("50") {
+			t.Error("a write at 50 was waited for by what had 100 before")
+		}
+		second <- change("50")
+		if !waited("50") {
+			t.Error("a write at 50 is not seen")
+		}
+		cancel()
+		<-ended
+	})
+}
