@@ -32,7 +32,8 @@ type evaluation struct {
 	// answers are those of selectors; nil: they are not kept.
 	answers *answers
 
-	metrics *Metrics
+	metrics  *Metrics
+	counting counting // of metrics
 	// watch takes what is judged in place of the counters, where it is only asked what would be; given are params that
 	// stand before the stored ones.
 	watch *findings
@@ -49,8 +50,10 @@ type evaluation struct {
 	namespaceKnown bool
 
 	views []*view
-	// asked is the review that is under way: the next one takes its place.
+	// asked is the review that is under way, of by and param: the next one takes its place.
 	asked  policies.Review
+	by     *view
+	param  *document.Document
 	late   lateInputs // of asked
 	params []*paramSet
 	memo   policies.Memo
@@ -61,15 +64,18 @@ type evaluation struct {
 	// authorizer is what expressions may ask, time the request's.
 	authorizer any
 	time       time.Time
-	// now is when the last judgement ended.
-	now time.Time
+	// clocked is when the first judgement began, ended how long after it the last one did.
+	clocked time.Time
+	ended   time.Duration
+	// own is the request in its own version.
+	own target
 	// selected is what the rules said that were asked last.
 	selected selected
 }
 
 // view is the request as seen in one version.
 type view struct {
-	as                target
+	as                *target
 	object, oldObject *document.Document
 	// request is made when it is asked for.
 	request *document.Document
@@ -79,7 +85,7 @@ type view struct {
 // requestOf returns the variable request, which it makes first if there is none.
 func (v *view) requestOf(a *admission.Attributes) *document.Document {
 	if v.request == nil {
-		v.request = newRequest(a, v.as)
+		v.request = newRequest(a, *v.as)
 	}
 	return v.request
 }
@@ -105,8 +111,8 @@ func (e *evaluation) resourceOf() *rest.Resource {
 }
 
 // targetIn returns the request in another version of its resource. A subresource with a kind of its own keeps that.
-func (e *evaluation) targetIn(version string) target {
-	as := target{resource: e.attributes.Resource, kind: e.attributes.Kind}
+func (e *evaluation) targetIn(version string) *target {
+	as := &target{resource: e.attributes.Resource, kind: e.attributes.Kind}
 	as.resource.Version = version
 	if r := e.resourceOf(); r != nil && as.kind.Group == r.Group && as.kind.Kind == r.Kind {
 		as.kind.Version = version
@@ -114,10 +120,18 @@ func (e *evaluation) targetIn(version string) target {
 	return as
 }
 
+// itself returns the request in its own version.
+func (e *evaluation) itself() *target {
+	if e.own.resource.Resource == "" {
+		e.own = target{resource: e.attributes.Resource, kind: e.attributes.Kind}
+	}
+	return &e.own
+}
+
 // view returns the request in the version of a target.
-func (e *evaluation) view(as target) (*view, error) {
+func (e *evaluation) view(as *target) (*view, error) {
 	for _, v := range e.views {
-		if v.as == as {
+		if v.as == as || *v.as == *as {
 			return v, v.err
 		}
 	}
@@ -133,34 +147,35 @@ func (e *evaluation) view(as target) (*view, error) {
 	return v, v.err
 }
 
-// review is what a judge or mutator is asked. Its error ends the request.
-func (e *evaluation) review(by any, seen *view, param *document.Document) (*policies.Review, error) {
+// review is what the judge or mutator of a policy is asked. Its error ends the request.
+func (e *evaluation) review(p *Policy, seen *view, param *document.Document) (*policies.Review, error) {
+	reads := p.reads
+	if !reads.known { // it is in no index
+		reads = readsOf(p.Judge)
+	}
 	r := &e.asked
-	*r = policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
-		Authorizer: e.authorizer, Time: e.time, Memo: &e.memo, Runs: &e.idle}
-	if e.shared {
+	if e.by != seen || e.param != param || reads.late || r.Late != nil {
+		*r = policies.Review{Object: rootOf(seen.object), OldObject: rootOf(seen.oldObject), Params: rootOf(param),
+			Authorizer: e.authorizer, Time: e.time, Memo: &e.memo, Runs: &e.idle}
+		if e.observer != nil {
+			r.Spent = &e.spent
+		}
+		e.by, e.param = seen, param
+	}
+	switch {
+	case !e.shared && r.Held != nil:
+		r.Held = nil
+	case e.shared && r.Held == nil:
 		r.Held = &e.held
 	}
-	if e.observer != nil {
-		r.Spent = &e.spent
+	if reads.late {
+		e.late = lateInputs{e, seen}
+		r.Late = &e.late
 	}
-	m, _ := by.(Mentioner)
-	late, _ := by.(LateReader)
-	wants := func(input string) bool {
-		switch {
-		case m != nil && !m.Mentions(input):
-			return false
-		case late != nil && late.ReadsLate(input):
-			e.late = lateInputs{e, seen}
-			r.Late = &e.late
-			return false
-		}
-		return true
-	}
-	if wants("request") {
+	if reads.request && !r.Request.Exists() {
 		r.Request = seen.requestOf(e.attributes).Root()
 	}
-	if wants("namespaceObject") {
+	if reads.namespace {
 		namespace, err := e.namespaceObject(e.ctx)
 		if err != nil {
 			return nil, err
@@ -168,6 +183,28 @@ func (e *evaluation) review(by any, seen *view, param *document.Document) (*poli
 		r.NamespaceObject = rootOf(namespace)
 	}
 	return r, nil
+}
+
+// reads are the inputs that a judge or mutator wants to find in its review, and whether it takes others from it late.
+type reads struct{ known, request, namespace, late bool }
+
+// readsOf asks a Judge or Mutator.
+func readsOf(by any) reads {
+	m, _ := by.(Mentioner)
+	late, _ := by.(LateReader)
+	r := reads{known: true}
+	wants := func(input string) bool {
+		switch {
+		case m != nil && !m.Mentions(input):
+			return false
+		case late != nil && late.ReadsLate(input):
+			r.late = true
+			return false
+		}
+		return true
+	}
+	r.request, r.namespace = wants("request"), wants("namespaceObject")
+	return r
 }
 
 // lateInputs are those of the review that is under way.
@@ -332,18 +369,18 @@ func (e *evaluation) abandoned() bool {
 func (e *evaluation) overdue() bool { return e.ctx.Err() != nil && !e.abandoned() }
 
 // observe counts a judgement.
-func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Time) {
+func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, started time.Duration) {
 	if e.watch != nil {
 		e.watch.note(p, b, outcome, message)
 		return
 	}
-	took := time.Since(started)
-	e.now = started.Add(took) // one look at the clock, where time.Now takes two
+	e.ended = e.clock()
+	took := e.ended - started
 	counted := outcome
 	if outcome == outcomeDeny && b != nil && !b.Deny && !mutates(p) {
 		counted = outcomeWarn
 	}
-	e.metrics.observe(p, b, counted, took)
+	e.counting.observe(e.metrics, p, b, counted, took)
 	if e.observer != nil {
 		e.observer.judged(Judgement{Policy: p, Binding: b, Outcome: outcome, Message: message, Cost: e.spent})
 		e.spent = policies.Cost{}
@@ -351,19 +388,32 @@ func (e *evaluation) observe(p *Policy, b *Binding, outcome, message string, sta
 	if message != "" && quotesSecrets(p, e.attributes) {
 		message = secretText
 	}
-	p.Tally.note(counted, took, message, e.attributes, e.now)
+	now := e.clocked
+	if counted != outcomeAllow { // nobody asks when it was
+		now = now.Add(e.ended)
+	}
+	p.Tally.note(counted, took, message, e.attributes, now)
 	if b != nil {
-		b.Tally.note(counted, took, message, e.attributes, e.now)
+		b.Tally.note(counted, took, message, e.attributes, now)
 	}
 }
 
 // start returns when a judgement starts. The end of the one before will do: a look at the clock costs as much as a small
 // expression.
-func (e *evaluation) start() time.Time {
-	if e.now.IsZero() {
-		e.now = time.Now()
+func (e *evaluation) start() time.Duration {
+	if e.clocked.IsZero() {
+		return e.clock()
 	}
-	return e.now
+	return e.ended
+}
+
+// clock returns how long ago the first judgement began: one look at the clock, where time.Now takes two.
+func (e *evaluation) clock() time.Duration {
+	if e.clocked.IsZero() {
+		e.clocked = time.Now()
+		return 0
+	}
+	return time.Since(e.clocked)
 }
 
 // secretText is kept in the place of a message that may quote a secret: who reads a binding need not read secrets.

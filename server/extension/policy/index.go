@@ -35,8 +35,10 @@ type Policy struct {
 	Bindings []*Binding
 	// Tally counts what the policy did by all bindings together; nil: nobody does.
 	Tally *Tally
-	// series are its metrics, gate what its selectors want and rank its place, from when it is in an index.
-	series *series
+	// series are its metrics, reads what it asks for, gate what its selectors want and rank its place, from when it is in an
+	// index.
+	series series
+	reads  reads
 	gate   *gate
 	rank   int
 }
@@ -98,7 +100,7 @@ func NewIndex(list []*Policy) *Index {
 		if len(p.Bindings) == 0 {
 			continue
 		}
-		p.series, p.gate = newSeries(len(p.Bindings)), newGate(p, false)
+		p.series, p.reads, p.gate = newSeries(len(p.Bindings)), readsOf(p.Judge), newGate(p, false)
 		if _, ok := p.Judge.(Mutator); ok || p.Kind == "MutatingAdmissionPolicy" {
 			x.mutating = append(x.mutating, p)
 		} else {

@@ -76,6 +76,7 @@ func (q *inquiry) end() {
 		q.cancel()
 		q.evaluation.answers = nil
 		q.evaluation.idle.Release()
+		q.evaluation.counting.flush(q.evaluation.metrics)
 	}
 	x := q.admission
 	clear(q.namespaces)

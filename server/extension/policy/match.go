@@ -195,31 +195,31 @@ func isNamespaces(a *admission.Attributes) bool {
 }
 
 // target is the version in which a policy sees a request: that of the request, or an equivalent one that a
-// rule names.
+// rule names. It is not changed.
 type target struct {
 	resource schema.GroupVersionResource
 	kind     schema.GroupVersionKind
 }
 
 // matches reports whether the request is concerned, and in which version.
-func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
+func (m *Match) matches(e *evaluation) (as *target, ok bool, err error) {
 	if m == nil {
-		return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true, nil
+		return e.itself(), true, nil
 	}
 	// An error is told only of a policy that concerns the request by all else.
 	inNamespace, namespaceErr := m.matchesNamespace(e)
 	if !inNamespace && namespaceErr == nil {
-		return target{}, false, nil
+		return nil, false, nil
 	}
 	if !m.matchesObject(e) {
-		return target{}, false, nil
+		return nil, false, nil
 	}
 	if !e.selected.asked || e.selected.by != m.text {
 		e.selected = selected{by: m.text, asked: true}
 		e.selected.as, e.selected.ok = m.selects(e)
 	}
 	if !e.selected.ok {
-		return target{}, false, nil
+		return nil, false, nil
 	}
 	return e.selected.as, namespaceErr == nil, namespaceErr
 }
@@ -229,30 +229,30 @@ func (m *Match) matches(e *evaluation) (as target, ok bool, err error) {
 type selected struct {
 	by    unique.Handle[string]
 	asked bool
-	as    target
+	as    *target
 	ok    bool
 }
 
 // selects asks the rules.
-func (m *Match) selects(e *evaluation) (as target, ok bool) {
+func (m *Match) selects(e *evaluation) (as *target, ok bool) {
 	if _, excluded := m.rulesMatch(e, m.excluded); excluded {
-		return target{}, false
+		return nil, false
 	}
 	if len(m.rules) == 0 {
-		return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true
+		return e.itself(), true
 	}
 	return m.rulesMatch(e, m.rules)
 }
 
-func (m *Match) rulesMatch(e *evaluation, rules []rule) (as target, ok bool) {
+func (m *Match) rulesMatch(e *evaluation, rules []rule) (as *target, ok bool) {
 	version := e.attributes.Resource.Version
 	for i := range rules {
 		if rules[i].selects(e, version) {
-			return target{resource: e.attributes.Resource, kind: e.attributes.Kind}, true
+			return e.itself(), true
 		}
 	}
 	if m.exact || len(rules) == 0 {
-		return target{}, false
+		return nil, false
 	}
 	for i := range rules {
 		for _, other := range e.versions() {
@@ -261,7 +261,7 @@ func (m *Match) rulesMatch(e *evaluation, rules []rule) (as target, ok bool) {
 			}
 		}
 	}
-	return target{}, false
+	return nil, false
 }
 
 // matchesNamespace asks the labels of the namespace that the object is in, or is. What is in no namespace is never exempt.

@@ -68,7 +68,7 @@ type mutation struct {
 type mutatorRun struct {
 	policy  *Policy
 	binding *Binding
-	as      target
+	as      *target
 	param   *document.Document
 	at      int
 	// changed is set when its last run changed the object.
@@ -144,7 +144,7 @@ func (m *mutation) policy(p *Policy) error {
 
 // run lets one policy change the object.
 func (m *mutation) run(r *mutatorRun) error {
-	started := time.Now()
+	started := m.clock()
 	p, b := r.policy, r.binding
 	mutator, ok := p.Judge.(Mutator)
 	if !ok {
@@ -156,7 +156,7 @@ func (m *mutation) run(r *mutatorRun) error {
 		m.misconfigured(p, b, err)
 		return nil
 	}
-	review, err := m.review(mutator, seen, r.param)
+	review, err := m.review(p, seen, r.param)
 	switch {
 	case err != nil && m.overdue():
 		return m.failed(p, b, err, started)
@@ -216,13 +216,13 @@ func (m *mutation) settle(r *mutatorRun) error {
 	if !ok || !r.changed || !r.policy.Reinvoke || r.policy.Kind == mutatingKind {
 		return nil
 	}
-	started := time.Now()
+	started := m.clock()
 	seen, err := m.view(r.as)
 	if err != nil {
 		m.misconfigured(r.policy, r.binding, err)
 		return nil
 	}
-	review, err := m.review(mutator, seen, r.param)
+	review, err := m.review(r.policy, seen, r.param)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (m *mutation) settle(r *mutatorRun) error {
 }
 
 // convertBack brings what a policy made to the version of the request.
-func (m *mutation) convertBack(obj *document.Document, as target) (*document.Document, error) {
+func (m *mutation) convertBack(obj *document.Document, as *target) (*document.Document, error) {
 	want := m.attributes.Kind
 	if as.kind == want {
 		return obj, nil
@@ -247,7 +247,7 @@ func (m *mutation) convertBack(obj *document.Document, as target) (*document.Doc
 }
 
 // failed does what the failure policy says.
-func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) error {
+func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Duration) error {
 	if m.abandoned() {
 		return timeout(m.ctx)
 	}
@@ -279,7 +279,7 @@ func (m *mutation) failed(p *Policy, b *Binding, err error, started time.Time) e
 }
 
 // shadow notes what a binding in shadow would have done.
-func (m *mutation) shadow(p *Policy, b *Binding, outcome, message string, started time.Time) {
+func (m *mutation) shadow(p *Policy, b *Binding, outcome, message string, started time.Duration) {
 	m.observe(p, b, outcome, message, started)
 	m.audit.shadowMutation(p, b, outcome, message)
 }
@@ -308,7 +308,7 @@ func (m *mutation) warnOverlaps() {
 // changer is the Changer of a request in the version of a target.
 type changer struct {
 	*evaluation
-	as target
+	as *target
 }
 
 var _ Changer = changer{}

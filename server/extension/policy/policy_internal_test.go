@@ -249,7 +249,7 @@ func TestQuotesSecrets(t *testing.T) {
 				Resource: schema.GroupVersionResource{Version: "v1", Resource: tc.resource}}
 			b := &Binding{Tally: &Tally{}}
 			e := &evaluation{attributes: a}
-			e.observe(&Policy{ParamKind: tc.params}, b, outcomeShadowDeny, "hunter2", time.Now())
+			e.observe(&Policy{ParamKind: tc.params}, b, outcomeShadowDeny, "hunter2", 0)
 			want := "hunter2"
 			if tc.want {
 				want = secretText

@@ -18,15 +18,21 @@ const (
 
 // Tally counts what one binding did. It is safe for concurrent use, and nil counts nothing.
 type Tally struct {
-	mu     sync.Mutex
-	counts Counts
+	mu sync.Mutex
+	// allowed and worst are those of counts. What each judgement changes lies together: a server that does other things
+	// between two requests has to fetch it anew for each policy.
+	allowed int64
+	worst   time.Duration
+	next    int
 	// timings is a ring of the last judgements.
 	timings []time.Duration
-	next    int
+	counts  Counts
 }
 
 // NewTally returns a Tally that goes on from what was counted before.
-func NewTally(from Counts) *Tally { return &Tally{counts: from} }
+func NewTally(from Counts) *Tally {
+	return &Tally{counts: from, allowed: from.Allowed, worst: from.Worst}
+}
 
 // Counts is the state of a Tally.
 type Counts struct {
@@ -56,7 +62,14 @@ type Sample struct {
 func (t *Tally) Total() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.counts.Total()
+	c := t.countsLocked()
+	return c.Total()
+}
+
+func (t *Tally) countsLocked() Counts {
+	c := t.counts
+	c.Allowed, c.Worst = t.allowed, t.worst
+	return c
 }
 
 // note counts a judgement.
@@ -69,7 +82,7 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 	c := &t.counts
 	switch outcome {
 	case outcomeAllow:
-		c.Allowed++
+		t.allowed++
 	case outcomeDeny:
 		c.Denied++
 	case outcomeWarn:
@@ -91,13 +104,15 @@ func (t *Tally) note(outcome string, took time.Duration, message string, a *admi
 		c.Samples = append(c.Samples, Sample{Time: now, Operation: string(a.Operation), Resource: a.Resource.GroupResource().String(),
 			Subresource: a.Subresource, Namespace: a.Namespace, Name: admission.NameOf(a), Message: clip(message)})
 	}
-	c.Worst = max(c.Worst, took)
+	t.worst = max(t.worst, took)
 	if len(t.timings) < maxTimings {
 		t.timings = append(t.timings, took)
 		return
 	}
 	t.timings[t.next] = took
-	t.next = (t.next + 1) % maxTimings
+	if t.next++; t.next == maxTimings {
+		t.next = 0
+	}
 }
 
 // maxConflicts bounds the conflicts that are remembered.
@@ -118,7 +133,7 @@ func (t *Tally) conflict(text string) {
 // Counts returns what has been counted.
 func (t *Tally) Counts() Counts {
 	t.mu.Lock()
-	c := t.counts
+	c := t.countsLocked()
 	c.Samples, c.Conflicts = slices.Clone(c.Samples), slices.Clone(c.Conflicts)
 	timings := slices.Clone(t.timings)
 	t.mu.Unlock()

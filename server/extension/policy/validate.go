@@ -104,7 +104,7 @@ func (v *validation) policy(p *Policy) error {
 // judge judges by one param.
 func (v *validation) judge(p *Policy, b *Binding, judge policies.Judge, seen *view, param *document.Document) error {
 	started := v.start()
-	review, err := v.review(judge, seen, param)
+	review, err := v.review(p, seen, param)
 	if err != nil && !v.overdue() {
 		return err
 	}
@@ -157,7 +157,7 @@ func validationOf(d *policies.Denial, index int) int {
 }
 
 // shadow notes what a decision would have done.
-func (v *validation) shadow(p *Policy, b *Binding, d *policies.Decision, started time.Time) {
+func (v *validation) shadow(p *Policy, b *Binding, d *policies.Decision, started time.Duration) {
 	for i := range d.Denials {
 		denial := &d.Denials[i]
 		if denial.Err != nil && p.FailOpen {
@@ -174,7 +174,7 @@ func (v *validation) shadow(p *Policy, b *Binding, d *policies.Decision, started
 }
 
 // fail does what the binding says of a failed validation.
-func (v *validation) fail(p *Policy, b *Binding, index int, d policies.Denial, started time.Time) {
+func (v *validation) fail(p *Policy, b *Binding, index int, d policies.Denial, started time.Duration) {
 	outcome, reason := outcomeDeny, metav1.StatusReason(d.Reason)
 	if d.Err != nil {
 		if v.ignored(p, b, d.Message, started) {
@@ -200,7 +200,7 @@ func (v *validation) fail(p *Policy, b *Binding, index int, d policies.Denial, s
 }
 
 // ignored reports, and counts, that the failure policy lets a request pass that could not be judged.
-func (e *evaluation) ignored(p *Policy, b *Binding, message string, started time.Time) bool {
+func (e *evaluation) ignored(p *Policy, b *Binding, message string, started time.Duration) bool {
 	if p.FailOpen {
 		e.observe(p, b, outcomeIgnored, message, started)
 	}
@@ -216,7 +216,7 @@ func (v *validation) misconfigured(p *Policy, b *Binding, err error) {
 
 // misconfiguration is the denial by a policy or binding that cannot be used, where it denies.
 func (e *evaluation) misconfiguration(p *Policy, b *Binding, err error) (denial, bool) {
-	started := time.Now()
+	started := e.clock()
 	d := misconfiguration(p, b, err)
 	switch {
 	case e.ignored(p, b, d.message, started):
