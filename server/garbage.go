@@ -99,7 +99,7 @@ func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controller
 		}
 		for _, row := range list.Rows {
 			if at.has(row.Key) {
-				h.Put(document.FromCanonical(row.Value))
+				h.Put(document.FromCanonical(row.Value.Bytes()))
 			} else {
 				left[r.resource(row.Key)]++
 			}
@@ -130,7 +130,7 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 			switch {
 			case !at.has(e.Row.Key):
 			case e.Type == storage.Added, e.Type == storage.Modified:
-				h.Put(document.FromCanonical(e.Row.Value))
+				h.Put(document.FromCanonical(e.Row.Value.Bytes()))
 			case e.Type == storage.Deleted:
 				last, err := at.last(ctx, e.Row)
 				if err != nil {
@@ -144,8 +144,8 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 
 // last returns the last state of a row that is deleted.
 func (c *lineageCluster) last(ctx context.Context, deleted storage.Row) ([]byte, error) {
-	if deleted.Value != nil {
-		return deleted.Value, nil
+	if !deleted.Value.IsZero() {
+		return deleted.Value.Bytes(), nil
 	}
 	list, err := c.rows.GetList(ctx, deleted.Key, storage.ListOptions{Predicate: storage.Everything,
 		ResourceVersion: storage.FormatResourceVersion(deleted.ResourceVersion - 1), ResourceVersionMatch: metav1.ResourceVersionMatchExact})
@@ -155,7 +155,7 @@ func (c *lineageCluster) last(ctx context.Context, deleted storage.Row) ([]byte,
 	if len(list.Rows) == 0 {
 		return []byte("{}"), nil // it was made and deleted by one transaction
 	}
-	return list.Rows[0].Value, nil
+	return list.Rows[0].Value.Bytes(), nil
 }
 
 // serialHandler lets one cluster speak at a time.

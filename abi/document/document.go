@@ -16,8 +16,10 @@ const MaxDepth = 10000
 // through Root; Bytes needs none. A Document may be shared between goroutines.
 // The methods of a nil Document are those of one that holds nothing.
 type Document struct {
-	raw     []byte // Invariant: canonical JSON, never written to
-	indexed bool   // tape was there from the start; never written to after construction
+	raw     []byte // Invariant: canonical JSON, never written to; nil until text where there are pieces
+	pieces  Pieces // nil: raw is there from the start
+	joined  sync.Once
+	indexed bool // tape was there from the start; never written to after construction
 	once    sync.Once
 	tape    []node
 	err     error
@@ -146,6 +148,7 @@ func FromCanonical(raw []byte) *Document { return &Document{raw: raw} }
 
 // index builds the tape. It runs once.
 func (d *Document) index() {
+	d.text()
 	if len(d.raw) > scratchBytes {
 		tape, err := scanCanonical(d.raw, room(len(d.raw)))
 		if d.err = err; err == nil {
@@ -198,6 +201,14 @@ func (d *Document) Bytes() []byte {
 	if d == nil {
 		return nil
 	}
+	return d.text()
+}
+
+// text returns raw.
+func (d *Document) text() []byte {
+	if d.pieces != nil {
+		d.joined.Do(func() { d.raw = d.pieces.Bytes() })
+	}
 	return d.raw
 }
 
@@ -223,5 +234,5 @@ func (d *Document) MarshalJSON() ([]byte, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	return d.raw, nil
+	return d.text(), nil
 }

@@ -131,8 +131,8 @@ func (e *Edit) Document() (*Document, error) {
 	if e.err != nil {
 		return nil, e.err
 	}
-	raw := e.root.append(make([]byte, 0, len(e.d.raw)+64))
-	if bytes.Equal(raw, e.d.raw) {
+	raw := e.root.append(make([]byte, 0, e.d.Len()+64))
+	if bytes.Equal(raw, e.d.text()) {
 		return e.d, nil
 	}
 	if len(raw) > maxBytes {

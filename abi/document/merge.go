@@ -15,8 +15,8 @@ func (d *Document) ApplyMergePatch(patch *Document) (*Document, error) {
 	if err := patch.Err(); err != nil {
 		return nil, fmt.Errorf("merge patch: %w", err)
 	}
-	raw := appendMerged(make([]byte, 0, len(d.raw)+len(patch.raw)), d.Root(), patch.Root())
-	if bytes.Equal(raw, d.raw) {
+	raw := appendMerged(make([]byte, 0, d.Len()+patch.Len()), d.Root(), patch.Root())
+	if bytes.Equal(raw, d.text()) {
 		return d, nil
 	}
 	if len(raw) > maxBytes {

@@ -143,10 +143,10 @@ func appendDocument(dst []byte, d *Document, depth int) ([]byte, error) {
 	if err := d.Err(); err != nil {
 		return nil, err
 	}
-	if err := checkDepth(depth, d.raw); err != nil {
+	if err := checkDepth(depth, d.text()); err != nil {
 		return nil, err
 	}
-	return append(dst, d.raw...), nil
+	return append(dst, d.text()...), nil
 }
 
 // checkDepth reports an error when canonical JSON within depth containers is nested

@@ -64,7 +64,7 @@ func (s *server) respondList(ctx context.Context, w http.ResponseWriter, req *ht
 			kind = sc.kind.Kind + "List"
 		}
 		chunks, err = encodeList(sc.kind.GroupVersion().String(), kind, list, func(chunks [][]byte, obj *document.Document) [][]byte {
-			return append(chunks, obj.Bytes())
+			return obj.Pieces(chunks)
 		})
 	case out.convert.Kind == kindPartialList:
 		gv := out.convert.GroupVersion()
@@ -113,7 +113,7 @@ func encodeList(apiVersion, kind string, list *rest.List, item func([][]byte, *d
 	if err != nil {
 		return nil, err
 	}
-	chunks := make([][]byte, 0, 2*len(list.Items)+2)
+	chunks := make([][]byte, 0, 4*len(list.Items)+2)
 	chunks = append(chunks, []byte(`{"apiVersion":"`+apiVersion+`","items":[`))
 	comma := []byte(",")
 	for i, obj := range list.Items {

@@ -116,12 +116,33 @@ func writeChunks(w http.ResponseWriter, req *http.Request, out output, code int,
 		}
 		return
 	}
+	if !compress {
+		if to := direct(w); to != nil {
+			writeDirect(to, chunks)
+			return
+		}
+	}
 	buf := acquireBuffer(body)
 	defer releaseBuffer(buf)
 	for _, chunk := range chunks {
 		_, _ = buf.Write(chunk)
 	}
 	_ = buf.Flush()
+}
+
+// writeDirect writes chunks in pieces of some size. The last goes when the handler returns, with the end of the answer.
+func writeDirect(to chunkWriter, chunks [][]byte) {
+	begin, size := 0, 0
+	for i, chunk := range chunks {
+		if size += len(chunk); size < writeBufferSize {
+			continue
+		}
+		if to.WriteChunks(chunks[begin:i+1], true) != nil {
+			return
+		}
+		begin, size = i+1, 0
+	}
+	_ = to.WriteChunks(chunks[begin:], false)
 }
 
 // newlineChunk ends a JSON text. It is never written to.

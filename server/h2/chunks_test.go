@@ -72,6 +72,31 @@ func TestChunks(t *testing.T) {
 	}
 }
 
+// TestChunksFillTheWindow: chunks for which there is not window enough are frames of what there is, not one each.
+func TestChunksFillTheWindow(t *testing.T) {
+	var chunks [][]byte
+	for range 100 {
+		chunks = append(chunks, randomBytes(100))
+	}
+	s := serve(t, ours, options{}, func(w http.ResponseWriter, _ *http.Request) {
+		_ = w.(h2.ChunkWriter).WriteChunks(chunks, true)
+	})
+	p := newPeer(t, s)
+	p.hello(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1050})
+	p.get(1, "/")
+	frames := 0
+	got := p.body(func(n uint32) {
+		frames++
+		p.must(p.framer.WriteWindowUpdate(1, n))
+	})
+	if want := slices.Concat(chunks...); !bytes.Equal(got, want) {
+		t.Errorf("%d bytes, want %d", len(got), len(want))
+	}
+	if frames > 15 {
+		t.Errorf("%d frames for 10,000 bytes in windows of 1,050", frames)
+	}
+}
+
 // TestChunkIsOneFrame: chunks that fit are one frame, sent without anything that comes after, and an answer that they
 // begin has its header before them.
 func TestChunkIsOneFrame(t *testing.T) {

@@ -246,17 +246,19 @@ func (c *conn) dataLocked(st *stream, p []byte, end bool) error {
 
 // chunksLocked is dataLocked for chunks of size bytes together, in as few frames as they fit in.
 func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
-	if !st.closed && c.fitsLocked(st, size) {
-		c.framesLocked(st, chunks, size)
-		return nil
-	}
-	for _, chunk := range chunks {
-		if len(chunk) == 0 {
+	for cut := 0; size > 0; {
+		if st.closed {
+			c.leaveLocked(st)
+			c.wakeLocked()
+			return st.closeErr
+		}
+		if st.window <= 0 || !c.roomLocked() {
+			c.waitLocked(st)
 			continue
 		}
-		if err := c.dataLocked(st, chunk, false); err != nil {
-			return err
-		}
+		n := int(min(int64(size), maxPending, st.window, c.out.window))
+		chunks, cut = c.framesLocked(st, chunks, cut, n)
+		size -= n
 	}
 	return nil
 }
@@ -266,10 +268,11 @@ func (c *conn) fitsLocked(st *stream, size int) bool {
 	return !st.closed && int64(size) <= min(st.window, c.out.window) && len(c.out.buf)+size <= maxPending
 }
 
-// framesLocked appends chunks of size bytes together, which must fit, as DATA frames.
-func (c *conn) framesLocked(st *stream, chunks [][]byte, size int) {
+// framesLocked appends size bytes of chunks, the first cut of which were there before, as DATA frames, for which there must be
+// window. It returns what is left of chunks, and how much of the first is not.
+func (c *conn) framesLocked(st *stream, chunks [][]byte, cut, size int) (rest [][]byte, _ int) {
 	if size == 0 {
-		return
+		return chunks, cut
 	}
 	c.pace.moved = true
 	if c.out.buf == nil {
@@ -278,20 +281,23 @@ func (c *conn) framesLocked(st *stream, chunks [][]byte, size int) {
 	st.window -= int64(size)
 	c.out.window -= int64(size)
 	left := 0 // of the frame
-	for _, chunk := range chunks {
-		for len(chunk) > 0 {
-			if left == 0 {
-				left = min(size, c.out.maxFrame, maxPiece)
-				size -= left
-				c.out.dataHeader(st.id, left, 0)
-			}
-			n := min(left, len(chunk))
-			c.out.buf = append(c.out.buf, chunk[:n]...)
-			chunk = chunk[n:]
-			left -= n
+	for size > 0 || left > 0 {
+		if cut == len(chunks[0]) {
+			chunks, cut = chunks[1:], 0
+			continue
 		}
+		if left == 0 {
+			left = min(size, c.out.maxFrame, maxPiece)
+			size -= left
+			c.out.dataHeader(st.id, left, 0)
+		}
+		n := min(left, len(chunks[0])-cut)
+		c.out.buf = append(c.out.buf, chunks[0][cut:cut+n]...)
+		cut += n
+		left -= n
 	}
 	c.wakeLocked()
+	return chunks, cut
 }
 
 // waitLocked waits until something may have changed for st. What is pending is sent first, else nobody might.

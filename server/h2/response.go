@@ -242,7 +242,7 @@ func (w *response) OfferChunks(chunks [][]byte) (taken bool, later func()) {
 		return false, nil
 	}
 	w.written += int64(size)
-	c.framesLocked(st, chunks, size)
+	c.framesLocked(st, chunks, 0, size)
 	switch {
 	case c.out.flushing:
 	case len(c.out.buf) >= maxPromised:

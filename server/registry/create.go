@@ -54,7 +54,7 @@ func (s *Store) create(ctx context.Context, obj *document.Document, validate res
 		switch {
 		case err != nil:
 			return nil, s.failed("create", name, err)
-		case row.Value != nil:
+		case !row.Value.IsZero():
 			return nil, s.alreadyExists(ctx, key, obj)
 		}
 		return obj, nil
@@ -70,7 +70,7 @@ func (s *Store) create(ctx context.Context, obj *document.Document, validate res
 	if err != nil {
 		return nil, s.failed("create", name, err)
 	}
-	return document.FromCanonical(row.Value), nil
+	return document.FromCanonical(row.Value.Bytes()), nil
 }
 
 // newObject is what comes between a new object with system fields and storage.
@@ -96,7 +96,7 @@ func (s *Store) alreadyExists(ctx context.Context, key string, obj *document.Doc
 		out = apierrors.NewGenerateNameConflict(s.cfg.Resource, m.Name(), 1)
 	}
 	row, err := s.cfg.Storage.Get(ctx, key, storage.GetOptions{})
-	if err == nil && rest.MetaOf(document.FromCanonical(row.Value)).Deleting() {
+	if err == nil && rest.MetaOf(document.FromCanonical(row.Value.Bytes())).Deleting() {
 		out.ErrStatus.Message = fmt.Sprintf("object is being deleted: %s", out.ErrStatus.Message)
 	}
 	return out

@@ -58,7 +58,7 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 		row, err := d.delete(ctx, key)
 		switch {
 		case err == nil:
-			obj, err := d.store.upgrade(document.FromCanonical(row.Value))
+			obj, err := d.store.upgrade(document.FromCanonical(row.Value.Bytes()))
 			return obj, true, err
 		case errors.Is(err, errPending):
 			return d.last, false, nil
@@ -80,7 +80,7 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 		})
 		switch {
 		case err == nil:
-			return document.FromCanonical(row.Value), false, nil
+			return document.FromCanonical(row.Value.Bytes()), false, nil
 		case errors.Is(err, errPending):
 			return d.last, false, nil
 		case !errors.Is(err, errDeleteNow):

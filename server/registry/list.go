@@ -26,9 +26,9 @@ func (s *Store) List(ctx context.Context, opts *internalversion.ListOptions) (*r
 	if err != nil {
 		return nil, s.failed("list", "", err)
 	}
-	items := make([]*document.Document, len(list.Rows))
+	items := document.FromPieces(len(list.Rows), func(i int) document.Pieces { return &list.Rows[i].Value })
 	for i, row := range list.Rows {
-		if items[i], err = s.read(row); err != nil {
+		if items[i], err = s.current(row, items[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -92,7 +92,7 @@ func (n *Namespaces) Delete(ctx context.Context, name string, validate rest.Vali
 	}
 	var live *document.Document
 	row, err := s.guaranteedUpdate(ctx, key, update, dryRun(opts.DryRun), func(current storage.Row) ([]byte, uint64, error) {
-		live = document.FromCanonical(current.Value)
+		live = document.FromCanonical(current.Value.Bytes())
 		marked, err := n.terminate(ctx, live, opts)
 		if err != nil {
 			return nil, 0, err
@@ -106,7 +106,7 @@ func (n *Namespaces) Delete(ctx context.Context, name string, validate rest.Vali
 	})
 	switch {
 	case err == nil:
-		return document.FromCanonical(row.Value), false, nil
+		return document.FromCanonical(row.Value.Bytes()), false, nil
 	case errors.Is(err, errPending):
 		return live, false, nil
 	case errors.Is(err, errDeleteNow):

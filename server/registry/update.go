@@ -73,7 +73,7 @@ func (u *update) run(ctx context.Context) (*document.Document, bool, error) {
 		})
 		switch {
 		case err == nil:
-			return document.FromCanonical(row.Value), u.creating, nil
+			return document.FromCanonical(row.Value.Bytes()), u.creating, nil
 		case !errors.Is(err, errEmptiedFinalizers):
 			verb := "update"
 			if u.creating {
@@ -112,7 +112,7 @@ func (u *update) deleteEmptied(ctx context.Context, key string) (bool, error) {
 // next computes what replaces current.
 func (u *update) next(ctx context.Context, current storage.Row) (*document.Document, error) {
 	s := u.store
-	u.creating = current.Value == nil
+	u.creating = current.Value.IsZero()
 	if u.creating {
 		if !u.allowCreate {
 			return nil, apierrors.NewNotFound(s.cfg.Resource, u.name)
@@ -227,13 +227,13 @@ func (s *Store) guaranteedUpdate(ctx context.Context, key string, opts storage.U
 	if err != nil {
 		return storage.Row{}, err
 	}
-	if row.Value != nil {
+	if !row.Value.IsZero() {
 		if err := opts.Preconditions.Check(key, row); err != nil {
 			return storage.Row{}, err
 		}
 	}
 	value, _, err := fn(row)
-	return storage.Row{Key: key, Value: value, ResourceVersion: row.ResourceVersion}, err
+	return storage.Row{Key: key, Value: storage.NewText(value), ResourceVersion: row.ResourceVersion}, err
 }
 
 // ignoreTimestamps returns old's managedFields in place of obj's when the two differ in their times

@@ -41,11 +41,11 @@ func (u *upgrades) get(row storage.Row) (obj *document.Document, known bool) {
 	have, known := u.byRV[row.ResourceVersion]
 	u.mu.RUnlock()
 	switch {
-	case !known || len(row.Value) == 0:
+	case !known || row.Value.IsZero():
 		return nil, false
-	case have.stored.Value() == &row.Value[0]:
+	case have.stored.Value() == row.Value.Place():
 		return have.obj, true
-	case have.sum != maphash.Bytes(rowSeed, row.Value):
+	case have.sum != row.Value.Sum(rowSeed):
 		return nil, false
 	}
 	u.set(row, have.obj)
@@ -53,10 +53,10 @@ func (u *upgrades) get(row storage.Row) (obj *document.Document, known bool) {
 }
 
 func (u *upgrades) set(row storage.Row, obj *document.Document) {
-	if len(row.Value) == 0 {
+	if row.Value.IsZero() {
 		return
 	}
-	made := upgraded{stored: weak.Make(&row.Value[0]), sum: maphash.Bytes(rowSeed, row.Value), obj: obj}
+	made := upgraded{stored: weak.Make(row.Value.Place()), sum: row.Value.Sum(rowSeed), obj: obj}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.byRV == nil || len(u.byRV) >= maxUpgrades || u.bytes > maxUpgradeBytes {
@@ -75,16 +75,20 @@ func size(obj *document.Document) int {
 
 // read returns the object of a row that is stored now.
 func (s *Store) read(row storage.Row) (*document.Document, error) {
+	return s.current(row, document.FromCanonical(row.Value.Bytes()))
+}
+
+// current is upgrade for the object of a row that is stored now. What it makes is remembered.
+func (s *Store) current(row storage.Row, obj *document.Document) (*document.Document, error) {
 	if s.cfg.Upgrade == nil {
-		return document.FromCanonical(row.Value), nil
+		return obj, nil
 	}
 	switch upgraded, known := s.upgrades.get(row); {
 	case upgraded != nil:
 		return upgraded, nil
 	case known:
-		return document.FromCanonical(row.Value), nil
+		return obj, nil
 	}
-	obj := document.FromCanonical(row.Value)
 	upgraded, err := s.upgrade(obj)
 	if err != nil {
 		return nil, err

@@ -111,7 +111,7 @@ func TestUpgradeOfOneRevision(t *testing.T) {
 	const at = 7
 	row := func(name, spec string) storage.Row {
 		key := "/registry/example.com/widgets/default/" + name
-		return storage.Row{Key: key, ResourceVersion: at, Value: widget(t, `"name":"`+name+`","namespace":"default","resourceVersion":"7","uid":"u"`, spec).Bytes()}
+		return storage.Row{Key: key, ResourceVersion: at, Value: storage.NewText(widget(t, `"name":"`+name+`","namespace":"default","resourceVersion":"7","uid":"u"`, spec).Bytes())}
 	}
 	tests := []struct {
 		name          string
@@ -132,7 +132,7 @@ func TestUpgradeOfOneRevision(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if stored := document.FromCanonical(row.Value); rest.MetaOf(obj).Name() != rest.MetaOf(stored).Name() || !obj.Get("spec", "n").Equal(stored.Get("spec", "n")) {
+					if stored := document.FromCanonical(row.Value.Bytes()); rest.MetaOf(obj).Name() != rest.MetaOf(stored).Name() || !obj.Get("spec", "n").Equal(stored.Get("spec", "n")) {
 						t.Errorf("read %s of %s", obj.Bytes(), row.Value)
 					}
 				}
@@ -150,7 +150,7 @@ func TestUpgradeIsRemembered(t *testing.T) {
 	for _, spec := range []string{`{"old":1}`, `{"new":1}`} {
 		s, upgrades := freshly(t)
 		value := widget(t, `"name":"a","namespace":"default","resourceVersion":"7"`, spec).Bytes()
-		for _, row := range []storage.Row{{Value: value}, {Value: value}, {Value: bytes.Clone(value)}, {Value: value}} {
+		for _, row := range []storage.Row{{Value: storage.NewText(value)}, {Value: storage.NewText(value)}, {Value: storage.NewText(bytes.Clone(value))}, {Value: storage.NewText(value)}} {
 			row.ResourceVersion = 7
 			if _, err := s.read(row); err != nil {
 				t.Fatal(err)
@@ -173,7 +173,7 @@ func TestUpgradesHammer(t *testing.T) {
 		for v := range variants {
 			obj := mustParse(t, fmt.Sprintf(`{"rv":%d,"v":%d}`, rv, v))
 			objects = append(objects, obj)
-			rows = append(rows, storage.Row{ResourceVersion: rv, Value: bytes.Clone(obj.Bytes())})
+			rows = append(rows, storage.Row{ResourceVersion: rv, Value: storage.NewText(bytes.Clone(obj.Bytes()))})
 		}
 	}
 	var group sync.WaitGroup
@@ -183,7 +183,7 @@ func TestUpgradesHammer(t *testing.T) {
 				n := (i*7 + worker) % len(rows)
 				row := rows[n]
 				if i%3 == 0 {
-					row.Value = bytes.Clone(row.Value)
+					row.Value = storage.NewText(bytes.Clone(row.Value.Bytes()))
 				}
 				obj, known := u.get(row)
 				switch {
@@ -208,7 +208,9 @@ func TestUpgradesHammer(t *testing.T) {
 func TestUpgradesAreBounded(t *testing.T) {
 	var u upgrades
 	large := mustParse(t, `{"a":"b"}`)
-	row := func(rv uint64) storage.Row { return storage.Row{ResourceVersion: rv, Value: []byte(fmt.Sprint(rv))} }
+	row := func(rv uint64) storage.Row {
+		return storage.Row{ResourceVersion: rv, Value: storage.NewText([]byte(fmt.Sprint(rv)))}
+	}
 	for rv := range uint64(maxUpgrades + 10) {
 		u.set(row(rv), nil)
 	}
@@ -232,7 +234,7 @@ func BenchmarkUpgraded(b *testing.B) {
 	var u upgrades
 	rows := make([]storage.Row, 10_000)
 	for i := range rows {
-		rows[i] = storage.Row{ResourceVersion: uint64(i), Value: bytes.Repeat([]byte{byte(i)}, 2048)}
+		rows[i] = storage.Row{ResourceVersion: uint64(i), Value: storage.NewText(bytes.Repeat([]byte{byte(i)}, 2048))}
 		u.set(rows[i], nil)
 	}
 	for i := 0; b.Loop(); i++ {

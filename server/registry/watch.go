@@ -106,10 +106,10 @@ func (w *watch) documents(events []storage.Event) ([]rest.Event, error) {
 // once.
 func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	slot := &s.shared[row.ResourceVersion%sharedEvents]
-	if have := slot.Load(); have != nil && sameBytes(have.stored, row.Value) {
+	if have := slot.Load(); have != nil && have.stored.Is(row.Value) {
 		return have, nil
 	}
-	obj, err := s.upgrade(document.FromCanonical(row.Value))
+	obj, err := s.upgrade(document.FromCanonical(row.Value.Bytes()))
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +118,9 @@ func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	return made, nil
 }
 
-// sharedEvent is the object of an event, the bytes it was stored as, and its revision.
+// sharedEvent is the object of an event, the text it was stored as, and its revision.
 type sharedEvent struct {
-	stored []byte
+	stored storage.Text
 	obj    *document.Document
 	rv     string
-}
-
-// sameBytes reports that a and b are one piece of memory.
-func sameBytes(a, b []byte) bool {
-	return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0]
 }

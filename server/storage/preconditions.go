@@ -12,7 +12,7 @@ func (p *Preconditions) Check(key string, current Row) error {
 		return nil
 	}
 	if p.UID != nil {
-		if uid := MetadataString(current.Value, "uid"); uid != string(*p.UID) {
+		if uid := MetadataString(current.Value.Bytes(), "uid"); uid != string(*p.UID) {
 			return &Error{Code: ErrCodeInvalidObj, Key: key, Message: fmt.Sprintf(
 				"Precondition failed: UID in precondition: %s, UID in object meta: %s", *p.UID, uid)}
 		}

@@ -82,24 +82,10 @@ func (s scanner) value(i int) int {
 	case '"':
 		return s.str(i)
 	case '{', '[':
-		depth := 1
-		for i++; i < len(s.text); {
-			switch s.text[i] {
-			case '"':
-				if i = s.str(i); i < 0 {
-					return -1
-				}
-				continue
-			case '{', '[':
-				depth++
-			case '}', ']':
-				if depth--; depth == 0 {
-					return i + 1
-				}
-			}
-			i++
+		if i = s.closing(i + 1); i < 0 {
+			return -1
 		}
-		return -1
+		return i + 1
 	}
 	start := i
 	for i < len(s.text) {
@@ -109,6 +95,27 @@ func (s scanner) value(i int) int {
 				return -1
 			}
 			return i
+		}
+		i++
+	}
+	return -1
+}
+
+// closing returns the index of what closes the object or list that is open at i, or -1.
+func (s scanner) closing(i int) int {
+	for depth := 1; i < len(s.text); {
+		switch s.text[i] {
+		case '"':
+			if i = s.str(i); i < 0 {
+				return -1
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i
+			}
 		}
 		i++
 	}
@@ -173,6 +180,34 @@ func (s scanner) object(open int, name string) (found located, err error) {
 	}
 	found.end = i
 	return found, nil
+}
+
+// member returns where the value of a member begins, of the object whose brace is at open, or -1.
+func (s scanner) member(open int, name string) int {
+	if open < 0 || open >= len(s.text) || s.text[open] != '{' {
+		return -1
+	}
+	for i := s.space(open + 1); i < len(s.text) && s.text[i] == '"'; i = s.space(i + 1) {
+		start := i + 1
+		if i = s.str(i); i < 0 {
+			return -1
+		}
+		key := s.text[start : i-1]
+		if i = s.space(i); i >= len(s.text) || s.text[i] != ':' {
+			return -1
+		}
+		i = s.space(i + 1)
+		if string(key) == name {
+			return i
+		}
+		if i = s.value(i); i < 0 {
+			return -1
+		}
+		if i = s.space(i); i >= len(s.text) || s.text[i] != ',' {
+			return -1
+		}
+	}
+	return -1
 }
 
 // after reports whether a comes after b in the order of names.

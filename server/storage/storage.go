@@ -16,9 +16,8 @@ type Row struct {
 	// Key is the whole key, e.g. /registry/apps/deployments/default/web.
 	Key string
 	// Value is the object as it is served: canonical JSON whose
-	// metadata.resourceVersion is ResourceVersion. It is shared and must not be
-	// written to. A nil Value means that there is no such object.
-	Value []byte
+	// metadata.resourceVersion is ResourceVersion. The zero Text means that there is no such object.
+	Value Text
 	// ResourceVersion is the revision of the last write of the row.
 	ResourceVersion uint64
 }
@@ -39,7 +38,7 @@ type Codec interface {
 
 // UpdateFunc computes a new value from the current row. It is called again with
 // a fresher row when another write came first, so it must have no side effects.
-// The row's Value is nil when the object does not exist and IgnoreNotFound is set.
+// The row's Value is zero when the object does not exist and IgnoreNotFound is set.
 // ttl in seconds; 0 means that the object does not expire.
 type UpdateFunc func(current Row) (value []byte, ttl uint64, err error)
 
@@ -56,7 +55,7 @@ type UpdateOptions struct {
 	// IgnoreNotFound lets the UpdateFunc create the object.
 	IgnoreNotFound bool
 	Preconditions  *Preconditions
-	// Cached, where its Value is not nil, is a guess at the current row. It is
+	// Cached, where its Value is not zero, is a guess at the current row. It is
 	// tried first; before an error that rests on it is returned, the row is read again.
 	Cached Row
 }

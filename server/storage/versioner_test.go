@@ -76,7 +76,7 @@ func TestResolveListRevision(t *testing.T) {
 }
 
 func TestPreconditions(t *testing.T) {
-	row := Row{Key: "/registry/x/a", Value: []byte(`{"metadata":{"resourceVersion":"7","uid":"u"}}`), ResourceVersion: 7}
+	row := Row{Key: "/registry/x/a", Value: NewText([]byte(`{"metadata":{"resourceVersion":"7","uid":"u"}}`)), ResourceVersion: 7}
 	uid, otherUID, version, otherVersion := types.UID("u"), types.UID("v"), "7", "6"
 	tests := []struct {
 		name string

@@ -164,7 +164,7 @@ func BenchmarkMemory(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				length = float64(len(row.Value))
+				length = float64(row.Value.Len())
 				store.do(func() { store.rows, store.log = nil, nil }) // what is left is the cache's
 				held = float64(heapAlloc()-before) / float64(n)
 				c.Stop()
@@ -295,7 +295,7 @@ func BenchmarkApply(b *testing.B) {
 					events := make([]*event, 256)
 					for i := range events {
 						key, value := benchPod(i * n / len(events))
-						events[i] = &event{kind: put, cur: c.element(storage.Row{Key: key, Value: value})}
+						events[i] = &event{kind: put, cur: c.element(storage.Row{Key: key, Value: storage.NewText(value)})}
 					}
 					b.ReportAllocs()
 					for i := 0; b.Loop(); i++ {

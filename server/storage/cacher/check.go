@@ -1,7 +1,6 @@
 package cacher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -248,9 +247,9 @@ func (c *comparison) compare(from, end string, rows []storage.Row) (differences 
 			return true
 		case rows[next].ResourceVersion != el.row.ResourceVersion:
 			differences = append(differences, fmt.Errorf("key %q is cached at revision %d, stored at %d", el.row.Key, el.row.ResourceVersion, rows[next].ResourceVersion))
-		case !bytes.Equal(rows[next].Value, el.row.Value):
+		case !rows[next].Value.Equal(el.row.Value):
 			differences = append(differences, fmt.Errorf("key %q is cached with other bytes than stored", el.row.Key))
-		case c.seen%c.of == c.turn && !el.has(c.attrs(el.row.Value)):
+		case c.seen%c.of == c.turn && !el.has(c.attrs(el.row.Value.Bytes())):
 			differences = append(differences, fmt.Errorf("key %q is cached with other labels or fields than it has", el.row.Key))
 		}
 		next++

@@ -210,7 +210,7 @@ func (w *watcher) give(first uint64, g *given) {
 		return
 	}
 	for i := range *w.batch {
-		g.bytes += len((*w.batch)[i].Row.Value)
+		g.bytes += (*w.batch)[i].Row.Value.Len()
 	}
 	if g.taken, g.later = w.take(*w.batch); !g.taken {
 		return

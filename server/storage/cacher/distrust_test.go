@@ -65,7 +65,7 @@ func TestLies(t *testing.T) {
 	}{
 		{"an event is kept back", func([]storage.Event) []storage.Event { return nil }, `"/registry/pods/a/x" is cached at revision 2, stored at 4`},
 		{"other bytes", func(events []storage.Event) []storage.Event {
-			events[0].Row.Value = []byte(strings.Replace(string(events[0].Row.Value), "Pod", "Pot", 1))
+			events[0].Row.Value = storage.NewText([]byte(strings.Replace(events[0].Row.Value.String(), "Pod", "Pot", 1)))
 			return events
 		}, `"/registry/pods/a/x" is cached with other bytes than stored`},
 		{"a deletion", func(events []storage.Event) []storage.Event {
@@ -108,7 +108,7 @@ func TestLies(t *testing.T) {
 				}
 				list := mustList(t, c, testPrefix, selecting(t, "", "", ""))
 				want := mustList(t, store.fake, testPrefix, selecting(t, "", "", ""))
-				if len(list.Rows) != 2 || string(list.Rows[0].Value) != string(want.Rows[0].Value) || list.Rows[0].Key != want.Rows[0].Key {
+				if len(list.Rows) != 2 || list.Rows[0].Value.String() != want.Rows[0].Value.String() || list.Rows[0].Key != want.Rows[0].Key {
 					t.Errorf("after that the cache has %v", suffixes(list.Rows))
 				}
 				time.Sleep(time.Minute)

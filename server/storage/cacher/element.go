@@ -41,10 +41,11 @@ const (
 	pairSize    = 16
 )
 
-// size returns how many bytes an element keeps alive. What the allocator rounds up, an eighth at most, is not in it,
-// nor are the names and values of labels and fields, which all rows share.
+// size returns how many bytes an element keeps alive, were it the only one that has the pieces that its text shares. What
+// the allocator rounds up, an eighth at most, is not in it, nor are the names and values of labels and fields, which all
+// rows share.
 func (el *element) size() int64 {
-	return int64(elementSize + pairSize*cap(el.pairs) + len(el.row.Key) + cap(el.row.Value))
+	return int64(elementSize + pairSize*cap(el.pairs) + len(el.row.Key) + el.row.Value.Size())
 }
 
 // newElement makes an element of a row whose key is below a prefix of base bytes.

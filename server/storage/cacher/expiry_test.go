@@ -24,7 +24,8 @@ func (f *fake) expire(before int) {
 			delete(f.rows, key)
 			prev := row
 			row.ResourceVersion = f.rv
-			row.Value, _ = storage.JSONCodec{}.Decode(row.Value, f.rv)
+			value, _ := storage.JSONCodec{}.Decode(row.Value.Bytes(), f.rv)
+			row.Value = storage.NewText(value)
 			f.log = append(f.log, storage.Event{Type: storage.Deleted, Row: row, Prev: prev})
 		}
 		f.wakeLocked()

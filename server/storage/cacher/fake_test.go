@@ -80,7 +80,7 @@ func (f *fake) putLocked(key string, value []byte) storage.Row {
 	if err != nil {
 		panic(err)
 	}
-	row := storage.Row{Key: key, Value: value, ResourceVersion: f.rv}
+	row := storage.Row{Key: key, Value: storage.NewText(value), ResourceVersion: f.rv}
 	prev, ok := f.rows[key]
 	kind := storage.Added
 	if ok {
@@ -129,7 +129,8 @@ func (f *fake) Delete(_ context.Context, key string, _ storage.DeleteOptions) (s
 	delete(f.rows, key)
 	prev := row
 	row.ResourceVersion = f.rv
-	row.Value, _ = storage.JSONCodec{}.Decode(row.Value, f.rv)
+	value, _ := storage.JSONCodec{}.Decode(row.Value.Bytes(), f.rv)
+	row.Value = storage.NewText(value)
 	f.log = append(f.log, storage.Event{Type: storage.Deleted, Row: row, Prev: prev})
 	f.wakeLocked()
 	return row, nil
@@ -321,7 +322,7 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 		if w.bare {
 			e.Prev = storage.Row{}
 			if e.Type == storage.Deleted {
-				e.Row.Value = nil
+				e.Row.Value = storage.Text{}
 			}
 		}
 		out = append(out, e)
@@ -338,10 +339,10 @@ func (w *fakeWatcher) nextLocked() ([]storage.Event, error) {
 // selectedEvent returns what an event is to those who select.
 func selectedEvent(e storage.Event, p storage.SelectionPredicate) (storage.Event, bool) {
 	matches := func(row storage.Row) bool {
-		if row.Value == nil {
+		if row.Value.IsZero() {
 			return false
 		}
-		ok, err := p.Matches(row.Value)
+		ok, err := p.Matches(row.Value.Bytes())
 		if err != nil {
 			panic(err)
 		}

@@ -162,7 +162,7 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 				row, err := c.Get(ctx, podKey(namespace, name), storage.GetOptions{IgnoreNotFound: true})
 				switch {
 				case err != nil:
-				case row.Value != nil && random.IntN(4) == 0:
+				case !row.Value.IsZero() && random.IntN(4) == 0:
 					_, err = c.Delete(ctx, row.Key, storage.DeleteOptions{})
 				default:
 					app, node := []string{"one", "two", "three"}[random.IntN(3)], []string{"n1", "n2"}[random.IntN(2)]

@@ -185,7 +185,7 @@ func (c *Cacher) Sizes() (rows, bytes int64, ok bool) {
 func storedSize(row storage.Row) int64 {
 	var digits [20]byte
 	member := len(`"resourceVersion":"",`) + len(strconv.AppendUint(digits[:0], row.ResourceVersion, 10))
-	return int64(max(len(row.Value)-member, 0))
+	return int64(max(row.Value.Len()-member, 0))
 }
 
 // series is one collector of a vector, found at its first use.

@@ -112,7 +112,7 @@ func (c *Cacher) row(key, suffix string, opts storage.GetOptions) (storage.Row, 
 
 // found returns row, or what there is to return where it has no Value.
 func found(key string, row storage.Row, opts storage.GetOptions) (storage.Row, error) {
-	if row.Value != nil {
+	if !row.Value.IsZero() {
 		return row, nil
 	}
 	if opts.IgnoreNotFound {

@@ -200,7 +200,7 @@ func TestGetFreshness(t *testing.T) {
 		t.Errorf("foreign write: %+v after %d gets of the storage", row, store.gets)
 	}
 	deleted := removePod(t, c, "a", "x")
-	if row := get(""); row.Value != nil || store.gets != 1 {
+	if row := get(""); !row.Value.IsZero() || store.gets != 1 {
 		t.Errorf("own delete: %+v after %d gets of the storage", row, store.gets)
 	}
 	store.do(func() { store.silent = false })
@@ -212,7 +212,7 @@ func TestGetFreshness(t *testing.T) {
 	}
 	// Other resources advance the revision: one progress request closes the gap.
 	store.skip(5)
-	if row := get(""); row.Value != nil || store.gets != 1 || c.Progress() != deleted.ResourceVersion+5 {
+	if row := get(""); !row.Value.IsZero() || store.gets != 1 || c.Progress() != deleted.ResourceVersion+5 {
 		t.Errorf("after progress: %+v, %d gets, at %d", row, store.gets, c.Progress())
 	}
 	_, err := c.Get(t.Context(), podKey("a", "x"), storage.GetOptions{})
@@ -257,7 +257,7 @@ func TestOwnWrites(t *testing.T) {
 		func() uint64 { return putPod(t, c, "a", "x", "n4", "").ResourceVersion },
 	} {
 		want := write()
-		if row := get(); row.Value == nil != (want == 0) || want != 0 && row.ResourceVersion != want || store.gets != i+1 {
+		if row := get(); row.Value.IsZero() != (want == 0) || want != 0 && row.ResourceVersion != want || store.gets != i+1 {
 			t.Errorf("own write %d: %+v after %d gets of the storage", i, row, store.gets)
 		}
 	}
@@ -420,7 +420,7 @@ func TestCheck(t *testing.T) {
 	}
 	c.mu.Lock()
 	el := *c.rows.get("a/1")
-	el.row.Value = []byte(strings.Replace(string(el.row.Value), "Pod", "Pot", 1))
+	el.row.Value = storage.NewText([]byte(strings.Replace(el.row.Value.String(), "Pod", "Pot", 1)))
 	c.rows.set("a/1", &el)
 	c.rows.set("a/2", nil)
 	c.rows.set("a/9", &element{row: storage.Row{Key: podKey("a", "9")}, base: el.base})

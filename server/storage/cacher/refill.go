@@ -181,11 +181,11 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 			next++
 		case len(removed) == 1:
 			row := removed[0].row
-			value, err := (storage.JSONCodec{}).Decode(row.Value, rv)
+			value, err := (storage.JSONCodec{}).Decode(row.Value.Bytes(), rv)
 			if err != nil {
 				return nil, false
 			}
-			row.Value, row.ResourceVersion = value, rv
+			row.Value, row.ResourceVersion = storage.NewText(value), rv
 			events = append(events, &event{kind: removal, rv: rv, cur: &element{row: row, base: uint16(len(c.config.Prefix))}})
 			removed = nil
 		default:
@@ -195,4 +195,4 @@ func (c *Cacher) gap(fresh tree, from, to uint64) ([]*event, bool) {
 	return events, true
 }
 
-func uidOf(el *element) string { return storage.MetadataString(el.row.Value, "uid") }
+func uidOf(el *element) string { return storage.MetadataString(el.row.Value.Bytes(), "uid") }

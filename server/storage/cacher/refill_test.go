@@ -186,7 +186,7 @@ func TestRestoredStorageWritesAgain(t *testing.T) {
 		t.Errorf("watch: %v", err)
 	}
 	list := mustList(t, c, testPrefix, selecting(t, "0", "", ""))
-	if len(list.Rows) != 1 || string(list.Rows[0].Value) != string(want.Value) {
+	if len(list.Rows) != 1 || list.Rows[0].Value.String() != want.Value.String() {
 		t.Errorf("cached list %v, want %s", suffixes(list.Rows), want.Value)
 	}
 }

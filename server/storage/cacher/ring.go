@@ -63,12 +63,12 @@ func (e *event) alone() int64 {
 func (e *event) bury() {
 	row := &e.cur.row
 	row.Key = e.prev.row.Key
-	if row.Value != nil {
+	if !row.Value.IsZero() {
 		return
 	}
 	row.Value = e.prev.row.Value
-	if value, err := (storage.JSONCodec{}).Decode(row.Value, e.rv); err == nil {
-		row.Value = value
+	if value, err := (storage.JSONCodec{}).Decode(row.Value.Bytes(), e.rv); err == nil {
+		row.Value = storage.NewText(value)
 	}
 }
 
@@ -79,11 +79,11 @@ func (e *event) departed() storage.Row {
 		return *row
 	}
 	row := storage.Row{Key: e.prev.row.Key, Value: e.prev.row.Value, ResourceVersion: e.rv}
-	if value, err := (storage.JSONCodec{}).Decode(row.Value, e.rv); err == nil {
-		row.Value = value
+	if value, err := (storage.JSONCodec{}).Decode(row.Value.Bytes(), e.rv); err == nil {
+		row.Value = storage.NewText(value)
 	}
 	if e.left.CompareAndSwap(nil, &row) {
-		e.ring.charge(int64(len(row.Value)))
+		e.ring.charge(int64(row.Value.Len()))
 	}
 	return row
 }
@@ -92,7 +92,7 @@ func (e *event) departed() storage.Row {
 func (e *event) forget() int64 {
 	n := e.cost
 	if row := e.left.Swap(&e.ring.gone); row != nil {
-		n += int64(len(row.Value))
+		n += int64(row.Value.Len())
 	}
 	return n
 }

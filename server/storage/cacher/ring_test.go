@@ -118,7 +118,7 @@ func aloneIn(c *Cacher) (bytes int64) {
 			}
 		}
 		if row := e.left.Load(); row != nil {
-			bytes += int64(len(row.Value))
+			bytes += int64(row.Value.Len())
 		}
 	}
 	return bytes

@@ -170,7 +170,7 @@ func (c *Cacher) follow(ctx context.Context) (progressed bool, err error) {
 func portion(events []storage.Event, bytes int64) int {
 	n := 0
 	for n < len(events) && n < maxEvents && (n == 0 || bytes > 0) {
-		bytes -= int64(len(events[n].Row.Value))
+		bytes -= int64(events[n].Row.Value.Len())
 		n++
 	}
 	for n < len(events) && events[n].Row.ResourceVersion == events[n-1].Row.ResourceVersion {
@@ -224,7 +224,8 @@ func (c *Cacher) apply(events []storage.Event) error {
 // it has the name and namespace that its key tells, and no labels.
 func (c *Cacher) element(row storage.Row) *element {
 	base := len(c.config.Prefix)
-	labels, fields, err := c.config.GetAttrs(row.Value)
+	labels, fields, err := c.config.GetAttrs(row.Value.Bytes())
+	row = row.Compact()
 	if err != nil {
 		c.config.Logger.Error("attributes of an object cannot be read", "resource", c.config.Resource.String(), "key", row.Key, "err", err)
 		el := newElement(row, base, nil, nil)

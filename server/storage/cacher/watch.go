@@ -422,7 +422,7 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 			if out, ok := w.filter.event(e); ok {
 				w.add(out)
 				w.last = e.rv
-				size += len(out.Row.Value)
+				size += out.Row.Value.Len()
 			}
 		}
 		w.next++

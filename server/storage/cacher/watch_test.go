@@ -57,7 +57,7 @@ func describe(e storage.Event) string {
 	}
 	if e.Type != storage.Bookmark {
 		text += " " + strings.TrimPrefix(e.Row.Key, testPrefix)
-		if rv := storage.MetadataString(e.Row.Value, "resourceVersion"); rv != rvString(e.Row.ResourceVersion) {
+		if rv := storage.MetadataString(e.Row.Value.Bytes(), "resourceVersion"); rv != rvString(e.Row.ResourceVersion) {
 			text += " carrying " + rv
 		}
 	}

@@ -18,7 +18,7 @@ func (c *Cacher) Create(ctx context.Context, key string, value []byte, ttl uint6
 // GuaranteedUpdate implements storage.Interface. The cached row is the first guess at
 // the current one.
 func (c *Cacher) GuaranteedUpdate(ctx context.Context, key string, opts storage.UpdateOptions, update storage.UpdateFunc) (storage.Row, error) {
-	if opts.Cached.Value == nil {
+	if opts.Cached.Value.IsZero() {
 		c.usage.touch()
 		opts.Cached = c.guess(key)
 	}
@@ -31,7 +31,7 @@ func (c *Cacher) GuaranteedUpdate(ctx context.Context, key string, opts storage.
 
 // Delete implements storage.Interface. The cached row is the first guess at the current one.
 func (c *Cacher) Delete(ctx context.Context, key string, opts storage.DeleteOptions) (storage.Row, error) {
-	if opts.Cached.Value == nil && !opts.Unreadable {
+	if opts.Cached.Value.IsZero() && !opts.Unreadable {
 		c.usage.touch()
 		opts.Cached = c.guess(key)
 	}

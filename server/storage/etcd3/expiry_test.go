@@ -159,7 +159,7 @@ func (w *expiring) deletions(ctx context.Context, t *testing.T, at uint64) uint6
 		if e.Type != storage.Deleted || e.Row.Key != key || e.Row.ResourceVersion != at || at <= added {
 			t.Fatalf("%s: %s %s at %d, want that %s was deleted at %d", w.name, e.Type, e.Row.Key, e.Row.ResourceVersion, key, at)
 		}
-		if rv := storage.MetadataString(e.Row.Value, "resourceVersion"); !w.opts.Bare && rv != storage.FormatResourceVersion(at) {
+		if rv := storage.MetadataString(e.Row.Value.Bytes(), "resourceVersion"); !w.opts.Bare && rv != storage.FormatResourceVersion(at) {
 			t.Errorf("%s: the last state of %s is of revision %q, want %d", w.name, key, rv, at)
 		}
 	}

@@ -174,7 +174,7 @@ func (s *Store) listRow(ctx context.Context, key string, kv *mvccpb.KeyValue, p 
 	if err != nil {
 		return storage.Row{}, false, err
 	}
-	selected, err := p.Matches(st.row.Value)
+	selected, err := p.Matches(st.row.Value.Bytes())
 	if err != nil {
 		return storage.Row{}, false, corrupt(key, err)
 	}

@@ -150,10 +150,10 @@ func TestOutOfSpace(t *testing.T) {
 			if failed != nil {
 				t.Fatal(failed)
 			}
-			if err == nil && (row.ResourceVersion != now.ResourceVersion || string(row.Value) != string(now.Value)) {
+			if err == nil && (row.ResourceVersion != now.ResourceVersion || row.Value.String() != now.Value.String()) {
 				t.Errorf("got %d %s, etcd has %d %s", row.ResourceVersion, row.Value, now.ResourceVersion, now.Value)
 			}
-			if done := strings.Contains(string(now.Value), "ours"); done != tc.applies {
+			if done := strings.Contains(now.Value.String(), "ours"); done != tc.applies {
 				t.Errorf("it is done: %t", done)
 			}
 		})

@@ -292,7 +292,7 @@ func (s *Store) row(key string, data []byte, rv uint64) (storage.Row, error) {
 	if err != nil {
 		return storage.Row{}, corrupt(key, err)
 	}
-	return storage.Row{Key: key, Value: served, ResourceVersion: rv}, nil
+	return storage.Row{Key: key, Value: storage.NewText(served), ResourceVersion: rv}, nil
 }
 
 // state returns the state of the row that etcd holds, where kv is nil: none.
@@ -345,14 +345,15 @@ func (s *Store) fetch(ctx context.Context, key string) (*mvccpb.KeyValue, error)
 // guess returns the state of a row that a caller believes to be current. ok is false
 // where there is nothing to believe.
 func (s *Store) guess(key string, cached storage.Row) (st state, ok bool) {
-	if cached.Value == nil || cached.ResourceVersion == 0 {
+	if cached.Value.IsZero() || cached.ResourceVersion == 0 {
 		return state{}, false
 	}
-	data, err := s.codec.Encode(cached.Value)
+	whole := cached.Value.Bytes()
+	data, err := s.codec.Encode(whole)
 	if err != nil {
 		return state{}, false
 	}
-	cached.Key = key
+	cached.Key, cached.Value = key, storage.NewText(whole)
 	return state{row: cached, data: data}, true
 }
 

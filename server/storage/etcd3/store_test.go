@@ -79,11 +79,11 @@ func TestRows(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"a","resourceVersion":"%d","uid":"u"},"spec":"<"}`, row.ResourceVersion)
-	if string(row.Value) != want {
+	if row.Value.String() != want {
 		t.Errorf("got %s, want %s", row.Value, want)
 	}
 	updated, err := store.GuaranteedUpdate(t.Context(), key, storage.UpdateOptions{}, func(current storage.Row) ([]byte, uint64, error) {
-		return current.Value, 0, nil
+		return current.Value.Bytes(), 0, nil
 	})
 	if err != nil || updated.ResourceVersion <= row.ResourceVersion {
 		t.Errorf("got %d, %v, want a rewritten row", updated.ResourceVersion, err)
@@ -135,7 +135,7 @@ func TestTransformer(t *testing.T) {
 	created := storagetest.Create(ctx, t, newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "old"}}), o)
 	store := newStore(t, etcd3.Config{Client: client, Transformer: prefixed{name: "new", old: "old"}})
 	row, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: created}, func(current storage.Row) ([]byte, uint64, error) {
-		return current.Value, 0, nil
+		return current.Value.Bytes(), 0, nil
 	})
 	if err != nil || row.ResourceVersion <= created.ResourceVersion {
 		t.Fatalf("got %d, %v, want a rewritten row", row.ResourceVersion, err)
@@ -145,7 +145,7 @@ func TestTransformer(t *testing.T) {
 		t.Errorf("got row %v, %v, want it under the new name", resp.Kvs, err)
 	}
 	again, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: row}, func(current storage.Row) ([]byte, uint64, error) {
-		return current.Value, 0, nil
+		return current.Value.Bytes(), 0, nil
 	})
 	if err != nil || again.ResourceVersion != row.ResourceVersion {
 		t.Errorf("got %d, %v, want no write", again.ResourceVersion, err)
@@ -247,7 +247,7 @@ func TestForeignKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, row := range list.Rows {
-			names = append(names, storage.MetadataString(row.Value, "name"))
+			names = append(names, storage.MetadataString(row.Value.Bytes(), "name"))
 		}
 		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
 			break
@@ -257,7 +257,7 @@ func TestForeignKeys(t *testing.T) {
 		t.Errorf("list (-want +got):\n%s", diff)
 	}
 	got, err := events.Next(ctx)
-	if err != nil || len(got) != 1 || storage.MetadataString(got[0].Row.Value, "name") != "b" {
+	if err != nil || len(got) != 1 || storage.MetadataString(got[0].Row.Value.Bytes(), "name") != "b" {
 		t.Errorf("watch: got %v, %v, want b only", got, err)
 	}
 	initial, err := store.Watch(ctx, storagetest.Prefix, everything())
@@ -359,7 +359,7 @@ func TestDeleteUnreadable(t *testing.T) {
 			if code := storage.CodeOf(err); code != tc.want || code == 0 && err != nil {
 				t.Fatalf("error %v, want code %d", err, tc.want)
 			}
-			if err == nil && (row.Value != nil || row.ResourceVersion != 4) {
+			if err == nil && (!row.Value.IsZero() || row.ResourceVersion != 4) {
 				t.Errorf("row %v", row)
 			}
 		})
@@ -384,7 +384,7 @@ func TestWatchPrevious(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if prev := events[0].Prev; string(prev.Value) != string(first.Value) || prev.ResourceVersion != first.ResourceVersion {
+	if prev := events[0].Prev; prev.Value.String() != first.Value.String() || prev.ResourceVersion != first.ResourceVersion {
 		t.Errorf("got previous %+v, want %+v", prev, first)
 	}
 

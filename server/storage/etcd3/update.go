@@ -70,7 +70,7 @@ type computed struct {
 
 // same reports whether there is nothing to write.
 func (c computed) same(st state) bool {
-	return st.row.Value != nil && !st.stale && bytes.Equal(c.data, st.data)
+	return !st.row.Value.IsZero() && !st.stale && bytes.Equal(c.data, st.data)
 }
 
 // compute checks the preconditions and runs the UpdateFunc.

@@ -424,10 +424,10 @@ func (w *watcher) previous(e *clientv3.Event) (*mvccpb.KeyValue, error) {
 
 // selected reports whether the watcher sees a row.
 func (w *watcher) selected(row storage.Row) (bool, error) {
-	if row.Value == nil || w.all {
-		return row.Value != nil, nil
+	if row.Value.IsZero() || w.all {
+		return !row.Value.IsZero(), nil
 	}
-	selected, err := w.predicate.Matches(row.Value)
+	selected, err := w.predicate.Matches(row.Value.Bytes())
 	if err != nil {
 		return false, corrupt(row.Key, err)
 	}

@@ -77,7 +77,7 @@ func RunTestDeleteValidation(ctx context.Context, t *testing.T, store storage.In
 	var seen []uint64
 	validate := func(_ context.Context, current storage.Row) error {
 		seen = append(seen, current.ResourceVersion)
-		if _, f, err := Attrs(current.Value); err != nil || f["data.allow"] != "yes" {
+		if _, f, err := Attrs(current.Value.Bytes()); err != nil || f["data.allow"] != "yes" {
 			return refused
 		}
 		return nil

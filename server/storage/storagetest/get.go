@@ -59,7 +59,7 @@ func RunTestGetNotFound(ctx context.Context, t *testing.T, store storage.Interfa
 		_, err := store.Get(ctx, o.Key(), storage.GetOptions{ResourceVersion: version})
 		wantCode(t, "get at "+version, err, storage.ErrCodeKeyNotFound)
 		row, err := store.Get(ctx, o.Key(), storage.GetOptions{ResourceVersion: version, IgnoreNotFound: true})
-		if err != nil || row.Value != nil || row.ResourceVersion != 0 {
+		if err != nil || !row.Value.IsZero() || row.ResourceVersion != 0 {
 			t.Errorf("get at %q: got %+v, %v, want a row without value", version, row, err)
 		}
 	}

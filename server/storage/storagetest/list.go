@@ -141,7 +141,7 @@ func RunTestGetListResourceVersion(ctx context.Context, t *testing.T, store stor
 		opts := withRV(everything(), "0")
 		for _, opts.ResourceVersionMatch = range []metav1.ResourceVersionMatch{"", notOlder} {
 			for _, row := range list(ctx, t, store, opts).Rows {
-				if row.ResourceVersion == 0 || row.Value == nil {
+				if row.ResourceVersion == 0 || row.Value.IsZero() {
 					t.Errorf("row %+v", row)
 				}
 			}
@@ -180,7 +180,7 @@ func RunTestGetListPages(ctx context.Context, t *testing.T, store storage.Interf
 	page = list(ctx, t, store, paged(2, token))
 	wantNames(t, "second page", page.Rows, "c", "d")
 	wantRemaining(t, "second page", page, 1)
-	if string(page.Rows[0].Value) != string(NewObject("c").At(page.Rows[0].ResourceVersion).JSON()) {
+	if page.Rows[0].Value.String() != string(NewObject("c").At(page.Rows[0].ResourceVersion).JSON()) {
 		t.Errorf("second page shows a later write: %s", page.Rows[0].Value)
 	}
 	if page.ResourceVersion != at {

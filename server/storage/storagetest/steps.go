@@ -71,7 +71,7 @@ func wantRow(t testing.TB, what string, row storage.Row, o Object, rv uint64) {
 	if row.Key != o.Key() || row.ResourceVersion != rv {
 		t.Errorf("%s: got key %q at %d, want %q at %d", what, row.Key, row.ResourceVersion, o.Key(), rv)
 	}
-	if diff := cmp.Diff(string(o.At(rv).JSON()), string(row.Value)); diff != "" {
+	if diff := cmp.Diff(string(o.At(rv).JSON()), row.Value.String()); diff != "" {
 		t.Errorf("%s: value (-want +got):\n%s", what, diff)
 	}
 }
@@ -89,7 +89,7 @@ func wantNames(t testing.TB, what string, rows []storage.Row, names ...string) {
 	t.Helper()
 	got := []string{}
 	for _, row := range rows {
-		got = append(got, storage.MetadataString(row.Value, "name"))
+		got = append(got, storage.MetadataString(row.Value.Bytes(), "name"))
 	}
 	if names == nil {
 		names = []string{}
@@ -168,7 +168,7 @@ func (s *stream) wantInitialEnd(ctx context.Context, t testing.TB, atLeast uint6
 	if e.Type != storage.Bookmark || !e.InitialEventsEnd {
 		t.Fatalf("watch: got %s %s, want the end of the initial events", e.Type, e.Row.Key)
 	}
-	if e.Row.ResourceVersion < atLeast || e.Row.Value != nil {
+	if e.Row.ResourceVersion < atLeast || !e.Row.Value.IsZero() {
 		t.Errorf("watch: bookmark at %d with value %q, want at least %d without", e.Row.ResourceVersion, e.Row.Value, atLeast)
 	}
 }

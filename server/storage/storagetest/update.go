@@ -28,7 +28,7 @@ func RunTestGuaranteedUpdate(ctx context.Context, t *testing.T, store storage.In
 	wantCode(t, "update of a missing object", err, storage.ErrCodeKeyNotFound)
 
 	created, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{IgnoreNotFound: true}, func(current storage.Row) ([]byte, uint64, error) {
-		if current.Value != nil || current.ResourceVersion != 0 {
+		if !current.Value.IsZero() || current.ResourceVersion != 0 {
 			t.Errorf("update function got %+v for a missing object", current)
 		}
 		return o.JSON(), 0, nil
@@ -111,7 +111,7 @@ func RunTestGuaranteedUpdateConflict(ctx context.Context, t *testing.T, store st
 		if calls++; calls == 1 {
 			Update(ctx, t, store, o.With("n", "1"))
 		}
-		_, f, err := Attrs(current.Value)
+		_, f, err := Attrs(current.Value.Bytes())
 		return o.With("n", f["data.n"]+"+").JSON(), 0, err
 	})
 	if err != nil {
@@ -147,7 +147,7 @@ func RunTestGuaranteedUpdateConcurrent(ctx context.Context, t *testing.T, store 
 			}
 			for range increments {
 				_, err := store.GuaranteedUpdate(ctx, o.Key(), storage.UpdateOptions{Cached: cached}, func(current storage.Row) ([]byte, uint64, error) {
-					_, f, err := Attrs(current.Value)
+					_, f, err := Attrs(current.Value.Bytes())
 					if err != nil {
 						return nil, 0, err
 					}
@@ -178,7 +178,7 @@ func RunTestGuaranteedUpdateSuggestion(ctx context.Context, t *testing.T, store 
 	live := Update(ctx, t, store, o)
 	accept := func(want string) storage.UpdateFunc {
 		return func(current storage.Row) ([]byte, uint64, error) {
-			if _, f, err := Attrs(current.Value); err != nil || f["data.n"] != want {
+			if _, f, err := Attrs(current.Value.Bytes()); err != nil || f["data.n"] != want {
 				return nil, 0, refused
 			}
 			return o.With("by", want).JSON(), 0, nil

@@ -274,7 +274,7 @@ func RunTestWatchStop(ctx context.Context, t *testing.T, store storage.Interface
 	waiting := watch(ctx, t, store, Prefix, opts)
 	var group sync.WaitGroup
 	group.Go(func() {
-		if row := Create(ctx, t, store, NewObject("a")); row.Value == nil {
+		if row := Create(ctx, t, store, NewObject("a")); row.Value.IsZero() {
 			t.Error("no row")
 		}
 		waiting.w.Stop()
@@ -305,7 +305,7 @@ func RunTestWatchProgress(ctx context.Context, t *testing.T, store storage.Inter
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type != storage.Bookmark || e.InitialEventsEnd || e.Row.Value != nil {
+		if e.Type != storage.Bookmark || e.InitialEventsEnd || !e.Row.Value.IsZero() {
 			t.Fatalf("got %+v, want a bookmark", e)
 		}
 		if e.Row.ResourceVersion >= last.ResourceVersion {
@@ -354,7 +354,7 @@ func RunTestWatchMany(ctx context.Context, t *testing.T, store storage.Interface
 				t.Fatalf("event at %d behind one at %d", e.Row.ResourceVersion, last)
 			}
 			last = e.Row.ResourceVersion
-			_, f, err := Attrs(e.Row.Value)
+			_, f, err := Attrs(e.Row.Value.Bytes())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -111,9 +111,9 @@ func (a *adapter) put(row storage.Row, out runtime.Object) error {
 // fill decodes a row into out, lean or not.
 func (a *adapter) fill(row storage.Row, out runtime.Object) error {
 	pod := &example.Pod{}
-	if row.Value != nil {
+	if !row.Value.IsZero() {
 		var err error
-		if pod, err = a.decode(row.Value); err != nil {
+		if pod, err = a.decode(row.Value.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -131,7 +131,7 @@ func (a *adapter) cached(key string, obj runtime.Object) (storage.Row, error) {
 		return storage.Row{}, err
 	}
 	value, err := a.encode(obj)
-	return storage.Row{Key: key, Value: value, ResourceVersion: rv}, err
+	return storage.Row{Key: key, Value: storage.NewText(value), ResourceVersion: rv}, err
 }
 
 func preconditions(p *upstorage.Preconditions) *storage.Preconditions {
@@ -213,7 +213,7 @@ func (a *adapter) Delete(ctx context.Context, key string, out runtime.Object, p 
 	row, err := a.Interface.Delete(ctx, full, storage.DeleteOptions{
 		Preconditions: preconditions(p),
 		Validate: func(ctx context.Context, current storage.Row) error {
-			if current.Value == nil {
+			if current.Value.IsZero() {
 				return validate(ctx, nil)
 			}
 			pod := &example.Pod{}

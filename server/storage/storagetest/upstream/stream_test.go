@@ -99,7 +99,7 @@ func (a *adapter) event(e storage.Event) (watch.Event, error) {
 	if a.lean {
 		return watch.Event{Type: watch.EventType(e.Type), Object: &example.Pod{}}, nil
 	}
-	pod, err := a.decode(e.Row.Value)
+	pod, err := a.decode(e.Row.Value.Bytes())
 	return watch.Event{Type: watch.EventType(e.Type), Object: pod}, err
 }
 

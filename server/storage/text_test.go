@@ -1,0 +1,154 @@
+package storage
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// compact returns the text of raw as a row has it that was compacted.
+func compact(raw string) Text {
+	return Row{Key: "/registry/x", Value: NewText([]byte(raw))}.Compact().Value
+}
+
+// managed returns an object whose managers own these fields.
+func managed(name string, owned ...string) string {
+	var entries []string
+	for i, fields := range owned {
+		entries = append(entries, fmt.Sprintf(`{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":%s,"manager":"m%d-of-%s","operation":"Update"}`, fields, i, name))
+	}
+	return `{"apiVersion":"v1","kind":"Widget","metadata":{"labels":{"a\"}":"]"},"managedFields":[` + strings.Join(entries, ",") + `],"name":"` + name + `"},"spec":{"metadata":{"managedFields":[{"fieldsV1":{}}]}}}`
+}
+
+// ownedFields returns fields that a manager owns, in n bytes or some more; those of another seed are others.
+func ownedFields(seed string, n int) string {
+	var b strings.Builder
+	b.WriteString(`{"f:spec":{`)
+	for i := 0; b.Len() < n; i++ {
+		fmt.Fprintf(&b, `"f:%s%d":{},`, seed, i)
+	}
+	return strings.TrimSuffix(b.String(), ",") + `}}`
+}
+
+func TestCompact(t *testing.T) {
+	a, b, short := ownedFields("a", 300), ownedFields("b", 1000), ownedFields("s", 20)
+	tests := []struct {
+		name   string
+		text   string
+		pieces int // that are shared
+	}{
+		{"one manager", managed("x", a), 1},
+		{"two managers", managed("x", a, b), 2},
+		{"one of little", managed("x", a, short, b), 2},
+		{"of little only", managed("x", short), 0},
+		{"none", managed("x"), 0},
+		{"no managedFields", `{"metadata":{"name":"x","annotations":{"long":"` + strings.Repeat("x", 300) + `"}}}`, 0},
+		{"no metadata", `{"spec":"` + strings.Repeat("x", 300) + `"}`, 0},
+		{"metadata is no object", `{"metadata":"` + strings.Repeat("x", 300) + `"}`, 0},
+		{"entry is no object", `{"metadata":{"managedFields":["` + strings.Repeat("x", 300) + `",{"fieldsV1":` + a + `}]}}`, 0},
+		{"space", `{ "metadata" : { "managedFields" : [ { "fieldsV1" : ` + a + ` , "x" : 1 } , { "fieldsV1" : ` + b + ` } ] } }`, 2},
+		{"cut off in the first", managed("x", a)[:150], 0},
+		{"cut off after the first", managed("x", a, b)[:len(managed("x", a, b))-100], 2},
+		{"no JSON", strings.Repeat("}", 300), 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			compact(test.text) // seen
+			first, second := compact(test.text), compact(test.text)
+			for _, text := range []Text{first, second} {
+				pieces := 0
+				for p := text.shared; p != nil; p = p.next {
+					pieces++
+				}
+				if pieces != test.pieces {
+					t.Errorf("%d pieces are shared, want %d", pieces, test.pieces)
+				}
+				if got := string(text.Bytes()); got != test.text {
+					t.Errorf("Bytes() = %s, want %s", got, test.text)
+				}
+				if got := string(slices.Concat(text.Pieces(nil)...)); got != test.text {
+					t.Errorf("Pieces() = %s, want %s", got, test.text)
+				}
+				if got := text.Len(); got != len(test.text) {
+					t.Errorf("Len() = %d, want %d", got, len(test.text))
+				}
+				if got, want := text.Size(), len(test.text)+test.pieces*pieceSize; got != want {
+					t.Errorf("Size() = %d, want %d", got, want)
+				}
+				for _, same := range []Text{NewText([]byte(test.text)), first, second} {
+					if !text.Equal(same) || !same.Equal(text) {
+						t.Error("Equal() is false of the same text")
+					}
+					seed := maphash.MakeSeed()
+					if text.Sum(seed) != same.Sum(seed) {
+						t.Error("Sum() differs of the same text")
+					}
+				}
+				other := NewText([]byte(strings.ToUpper(test.text)))
+				if text.Equal(other) != (test.text == strings.ToUpper(test.text)) {
+					t.Error("Equal() of another text")
+				}
+			}
+			if !first.Is(first) || first.Is(second) {
+				t.Errorf("Is() = %t of itself, %t of another in memory", first.Is(first), first.Is(second))
+			}
+		})
+	}
+}
+
+// TestCompactMemory shows that objects which are written alike take memory for what they do not have in common.
+func TestCompactMemory(t *testing.T) {
+	fields := ownedFields("memory", 1000)
+	const n = 1000
+	own, whole := 0, 0
+	for i := range n {
+		text := compact(managed(fmt.Sprint("w", i), fields))
+		own += len(text.own)
+		whole += text.Len()
+	}
+	if most := whole - (n-1)*len(fields); own > most {
+		t.Errorf("%d objects of %d bytes keep %d of their own, want at most %d", n, whole, own, most)
+	}
+}
+
+func TestTextOfNothing(t *testing.T) {
+	for _, text := range []Text{{}, NewText(nil), NewText([]byte{})} {
+		if !text.IsZero() || text.Bytes() != nil || text.Len() != 0 || len(text.Pieces(nil)) != 0 || text.Place() != nil || !text.Equal(Text{}) || !(Row{Value: text}).Compact().Value.IsZero() {
+			t.Errorf("%#v is not nothing", text)
+		}
+	}
+}
+
+// TestCompactOnce shows that what does not come again is not shared.
+func TestCompactOnce(t *testing.T) {
+	for i := range 100 {
+		if text := compact(managed("x", ownedFields(fmt.Sprint("once", i, "-"), 300))); text.shared != nil {
+			t.Fatal("a piece is shared that has come once")
+		}
+	}
+}
+
+func BenchmarkCompact(b *testing.B) {
+	raw := []byte(managed("x", ownedFields("bench", 1000)))
+	Row{Value: NewText(raw)}.Compact()
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		Row{Value: NewText(raw)}.Compact()
+	}
+}
+
+func FuzzCompact(f *testing.F) {
+	f.Add([]byte(managed("x", ownedFields("a", 300), ownedFields("b", 300))))
+	f.Add([]byte(`{"metadata":{"managedFields":[{"fieldsV1":{` + strings.Repeat(" ", 200) + `}},{}]}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		for range 2 {
+			text := compact(string(raw))
+			if got := string(text.Bytes()); got != string(raw) {
+				t.Fatalf("Bytes() = %q, want %q", got, raw)
+			}
+		}
+	})
+}
