@@ -5,3 +5,6 @@ func (e *Embedded) Commit() { e.server.Backend().ForceCommit() }
 
 // ParkAfter is how long an answer waits for its reader.
 const ParkAfter = parkAfter
+
+// AheadBytes is how much watches keep together that nobody reads.
+const AheadBytes = aheadBytes

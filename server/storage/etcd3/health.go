@@ -88,6 +88,8 @@ type Health struct {
 	asking chan answer
 
 	refusals refusals
+	// ahead is what watches of the etcd keep, of all its Stores.
+	ahead ahead
 
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -162,6 +164,14 @@ func (h *Health) Revision() uint64 {
 		return 0
 	}
 	return uint64(max(h.seen.Load(), 0))
+}
+
+// readAhead returns the bound on what watches of the etcd keep, nil for none.
+func (h *Health) readAhead() *ahead {
+	if h == nil {
+		return nil
+	}
+	return &h.ahead
 }
 
 // during ends ctx, of which cancel is the end, when the etcd goes down, with that as the cause: it may be up again when

@@ -34,7 +34,7 @@ var errParked = errors.New("nobody reads")
 
 // paced reads a watch of etcd no faster than its answers are taken: the watch has a stream for itself, of which one answer
 // is read ahead, in fragments of about the size of a request. etcd's client would go on and keep all. A stream whose answer
-// is not taken for a while is closed, and opened again at that answer when somebody reads.
+// is not taken for a while is closed, and opened again when somebody reads, behind what is kept of it.
 type paced struct {
 	client etcdserverpb.WatchClient
 	// key and end are the range; end is "" for one key.
@@ -43,8 +43,13 @@ type paced struct {
 	// near: the server is in this process and has its batches in memory. What it would add to them, the values before
 	// and fragments, is left to the reader.
 	near bool
-	// next is the revision up to which, exclusively, answers have been taken.
+	// next is the revision up to which, exclusively, answers have been taken or are kept.
 	next int64
+	// ahead bounds what is kept of streams that are closed, and of other watches; held are the bytes of kept. Only the goroutine
+	// that reads the streams uses kept and held.
+	ahead *ahead
+	kept  []kept
+	held  int64
 	// out has answers about whole revisions. It is closed at the end.
 	out chan clientv3.WatchResponse
 	// err is why it is over, nil after a clean end. It is read after out is closed.
@@ -61,12 +66,12 @@ type paced struct {
 }
 
 // newPaced returns a watch by the calls behind a client's Watcher, nil where they are not known.
-func newPaced(client *clientv3.Client) *paced {
+func newPaced(client *clientv3.Client, ahead *ahead) *paced {
 	if in, ok := client.Watcher.(*inProcessWatcher); ok {
-		return &paced{client: in.streams.client(), near: true}
+		return &paced{client: in.streams.client(), ahead: ahead, near: true}
 	}
 	if conn := client.ActiveConnection(); conn != nil {
-		return &paced{client: etcdserverpb.NewWatchClient(conn)}
+		return &paced{client: etcdserverpb.NewWatchClient(conn), ahead: ahead}
 	}
 	return nil
 }
@@ -87,6 +92,7 @@ func (p *paced) start(ctx, closed context.Context) {
 		defer stopClosed()
 		defer close(p.out)
 		defer p.create()
+		defer p.drop()
 		if err := p.run(ctx); ctx.Err() == nil && closed.Err() == nil && !errors.Is(err, io.EOF) {
 			p.err = err
 		}
@@ -103,6 +109,7 @@ func (p *paced) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errParked):
+			p.giveKept(ctx)
 			for !p.reading.Load() && ctx.Err() == nil {
 				select {
 				case <-p.wake:
@@ -170,7 +177,11 @@ func (p *paced) follow(ctx context.Context) error {
 		if len(events) == 0 && resp.Fragment {
 			continue
 		}
-		if err := p.answer(ctx, resp, events); err != nil {
+		rest, err := p.answer(ctx, resp, events)
+		if errors.Is(err, errParked) && len(rest) > 0 && p.keep(resp.Header, rest) {
+			p.readAhead(stream, cancel, held)
+		}
+		if err != nil {
 			return err
 		}
 		if resp.Canceled {
@@ -179,37 +190,36 @@ func (p *paced) follow(ctx context.Context) error {
 	}
 }
 
-// answer offers what etcd has sent, some revisions at a time.
-func (p *paced) answer(ctx context.Context, resp *etcdserverpb.WatchResponse, events []*mvccpb.Event) error {
+// answer offers what etcd has sent, some revisions at a time. With an error it returns the events that were not taken.
+func (p *paced) answer(ctx context.Context, resp *etcdserverpb.WatchResponse, events []*mvccpb.Event) (rest []*mvccpb.Event, err error) {
 	for {
-		n := piece(events)
+		n, _ := piece(events)
 		if err := p.offer(ctx, clientv3.WatchResponse{
 			Header: resp.Header, Events: events[:n], CompactRevision: resp.CompactRevision,
 			Canceled: resp.Canceled, CancelReason: resp.CancelReason,
 		}); err != nil {
-			return err
+			return events, err
 		}
 		if n == 0 {
 			p.next = max(p.next, resp.Header.GetRevision()+1)
-			return nil
+			return nil, nil
 		}
 		p.next = events[n-1].Kv.ModRevision + 1
 		if events = events[n:]; len(events) == 0 {
-			return nil
+			return nil, nil
 		}
 	}
 }
 
-// piece returns how many of the events are given at once: whole revisions, with little more than pieceBytes.
-func piece(events []*mvccpb.Event) int {
-	size := 0
+// piece returns how many of the events are given at once, and their bytes: whole revisions, with little more than pieceBytes.
+func piece(events []*mvccpb.Event) (n int, size int64) {
 	for i, e := range events {
 		if size >= pieceBytes && e.Kv.ModRevision != events[i-1].Kv.ModRevision {
-			return i
+			return i, size
 		}
-		size += len(e.Kv.Key) + len(e.Kv.Value) + len(e.PrevKv.GetValue())
+		size += int64(len(e.Kv.Key) + len(e.Kv.Value) + len(e.PrevKv.GetValue()))
 	}
-	return len(events)
+	return len(events), size
 }
 
 // whole returns the events of the revisions that are complete, and the others, where more fragments follow.

@@ -2,6 +2,7 @@ package etcd3
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,9 +76,45 @@ func put(rev int64) *etcdserverpb.WatchResponse {
 	}}
 }
 
+// putMiB is put with a value of a MiB.
+func putMiB(rev int64) *etcdserverpb.WatchResponse {
+	answer := put(rev)
+	answer.Events[0].Kv.Value = mib
+	return answer
+}
+
+var mib = make([]byte, 1<<20)
+
+// endless has each stream of an etcd tell a MiB at each revision, and counts them.
+func (s *scripted) endless(ctx context.Context) *atomic.Int64 {
+	var streams atomic.Int64
+	go func() {
+		for {
+			var stream *scriptedStream
+			select {
+			case stream = <-s.streams:
+			case <-ctx.Done():
+				return
+			}
+			streams.Add(1)
+			rev := (<-stream.requests).GetCreateRequest().StartRevision
+			for more := stream.say(&etcdserverpb.WatchResponse{Header: at(rev), Created: true}); more; rev++ {
+				more = stream.say(putMiB(rev))
+			}
+		}
+	}()
+	return &streams
+}
+
+func (a *ahead) inUse() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used
+}
+
 func startScripted(ctx context.Context) (*paced, *scripted) {
 	etcd := &scripted{streams: make(chan *scriptedStream)}
-	p := &paced{client: etcd, key: "/a/", end: "/a0", progress: true, next: 11}
+	p := &paced{client: etcd, key: "/a/", end: "/a0", progress: true, next: 11, ahead: &ahead{}}
 	p.start(ctx, context.Background())
 	return p, etcd
 }
@@ -140,22 +177,7 @@ func TestPacedHeldReader(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		p, etcd := startScripted(ctx)
-		streams := 0
-		go func() {
-			for {
-				var stream *scriptedStream
-				select {
-				case stream = <-etcd.streams:
-				case <-ctx.Done():
-					return
-				}
-				streams++
-				rev := (<-stream.requests).GetCreateRequest().StartRevision
-				for more := stream.say(&etcdserverpb.WatchResponse{Header: at(rev), Created: true}); more; rev++ {
-					more = stream.say(put(rev))
-				}
-			}
-		}()
+		streams := etcd.endless(ctx)
 		next := int64(11)
 		for i := range 100 {
 			held := []time.Duration{0, parkAfter / 2, parkAfter, parkAfter + time.Millisecond, 5 * parkAfter}[i%5]
@@ -165,12 +187,80 @@ func TestPacedHeldReader(t *testing.T) {
 			next++
 		}
 		synctest.Wait()
-		if streams != 1 {
-			t.Errorf("%d streams for one that reads", streams)
+		if n := streams.Load(); n != 1 {
+			t.Errorf("%d streams for one that reads", n)
 		}
 		time.Sleep(3 * parkAfter)
-		if rev := p.take(t, 5*parkAfter).Events[0].Kv.ModRevision; rev != next || streams != 2 {
-			t.Errorf("%d came after a pause, by stream %d, want %d by another", rev, streams, next)
+		for range 2 * aheadBytes / len(mib) {
+			if rev := p.take(t, 5*parkAfter).Events[0].Kv.ModRevision; rev != next {
+				t.Fatalf("%d came after a pause, want %d", rev, next)
+			}
+			next++
+		}
+		if n := streams.Load(); n != 2 {
+			t.Errorf("%d streams for one that paused once", n)
+		}
+	})
+}
+
+// Who reads slowly has etcd read its history for many MiB at a time; what is kept for that is given back.
+func TestPacedSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p, etcd := startScripted(ctx)
+		streams := etcd.endless(ctx)
+		const answers = 8 * aheadBytes >> 20
+		for next := int64(11); next < 11+answers; next++ {
+			if rev := p.take(t, 0).Events[0].Kv.ModRevision; rev != next {
+				t.Fatalf("%d came, want %d", rev, next)
+			}
+			time.Sleep(2 * parkAfter)
+			if used := p.ahead.inUse(); used > aheadBytes/2 {
+				t.Fatalf("%d bytes are kept", used)
+			}
+		}
+		if n := streams.Load(); n > 20 {
+			t.Errorf("%d streams for %d MiB", n, answers)
+		}
+		cancel()
+		synctest.Wait()
+		if used := p.ahead.inUse(); used != 0 {
+			t.Errorf("%d bytes are kept in the end", used)
+		}
+	})
+}
+
+// What is kept is shared, and given up when nobody has read for a while; then it is read again.
+func TestPacedKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var all []*paced
+		shared := &ahead{}
+		for range 10 {
+			etcd := &scripted{streams: make(chan *scriptedStream)}
+			etcd.endless(ctx)
+			p := &paced{client: etcd, key: "/a/", end: "/a0", next: 11, ahead: shared}
+			p.start(ctx, context.Background())
+			all = append(all, p)
+		}
+		time.Sleep(3 * parkAfter)
+		synctest.Wait()
+		if used := shared.inUse(); used < aheadBytes*3/4 || used > aheadBytes {
+			t.Errorf("%d bytes are kept", used)
+		}
+		time.Sleep(keepFor)
+		synctest.Wait()
+		if used := shared.inUse(); used != 0 {
+			t.Errorf("%d bytes are kept in the end", used)
+		}
+		for _, p := range all {
+			for next := int64(11); next < 50; next++ {
+				if rev := p.take(t, 0).Events[0].Kv.ModRevision; rev != next {
+					t.Fatalf("%d came, want %d", rev, next)
+				}
+			}
 		}
 	})
 }

@@ -110,7 +110,9 @@ func readAll(t *testing.T, w storage.Watcher, from uint64, transactions, each in
 
 func heap() int64 {
 	var m runtime.MemStats
-	runtime.GC()
+	for range 2 { // what is pooled outlives one
+		runtime.GC()
+	}
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
@@ -124,7 +126,12 @@ func TestPacedMemory(t *testing.T) {
 		before := heap()
 		w := watchFrom(t, store, from)
 		time.Sleep(2 * time.Second)
-		if more := heap() - before; more > 8<<20 {
+		more := heap() - before
+		// etcd, which is in this process too, may be slow to let go of what it was about to send.
+		for end := time.Now().Add(10 * time.Second); more > etcd3.AheadBytes/2+8<<20 && time.Now().Before(end); more = heap() - before {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if more > etcd3.AheadBytes/2+8<<20 {
 			t.Errorf("%d MiB more for a watch that is not read", more>>20)
 		}
 		readAll(t, w, from, transactions, each, nil)
@@ -150,7 +157,7 @@ func TestPacedMany(t *testing.T) {
 		t.Errorf("%d MiB more for the watches", most>>20)
 	}
 	time.Sleep(2 * etcd3.ParkAfter)
-	if more := heap() - before; more > 8<<20 {
+	if more := heap() - before; more > etcd3.AheadBytes+8<<20 {
 		t.Errorf("%d MiB more for the watches in the end", more>>20)
 	}
 	for _, w := range all[:2] {
@@ -192,12 +199,12 @@ func TestPacedPauses(t *testing.T) {
 	})
 }
 
-// What a watch has not read may be compacted.
+// What a watch has not read may be compacted, where it is more than is kept.
 func TestPacedCompacted(t *testing.T) {
 	eachClient(t, func(t *testing.T, client *clientv3.Client) {
 		const transactions, each = 1200, 2
 		store := newStore(t, etcd3.Config{Client: client})
-		from := history(t, client, transactions, each, 2<<10)
+		from := history(t, client, transactions, each, 16<<10)
 		w := watchFrom(t, store, from)
 		if events, err := w.Next(t.Context()); err != nil || events[0].Row.ResourceVersion != from+1 {
 			t.Fatalf("got %v, %v", events, err)
@@ -371,7 +378,7 @@ func TestPacedTaken(t *testing.T) {
 	before := proxy.received.Load()
 	w := watchFrom(t, store, from)
 	time.Sleep(time.Second)
-	if taken := proxy.received.Load() - before; taken > 8<<20 {
+	if taken := proxy.received.Load() - before; taken > etcd3.AheadBytes/2+8<<20 {
 		t.Errorf("%d MiB taken for a watch that is not read", taken>>20)
 	}
 	readAll(t, w, from, transactions, each, nil)

@@ -80,6 +80,7 @@ type Store struct {
 	timeout     time.Duration
 	leases      *Leases
 	health      *Health
+	ahead       *ahead
 	ops         operations
 	// stream keeps the watches of this Store, but for those that asked for progress, on
 	// an etcd stream of their own.
@@ -120,6 +121,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	if s.timeout == 0 {
 		s.timeout = DefaultRequestTimeout
+	}
+	if s.ahead = cfg.Health.readAhead(); s.ahead == nil {
+		s.ahead = &ahead{}
 	}
 	if s.leases == nil {
 		leases, err := NewLeases(LeasesConfig{Client: cfg.Client})

@@ -16,8 +16,8 @@ import (
 
 // Watch implements storage.Interface. ctx bounds the whole stream: when it is done,
 // the stream ends with io.EOF. Of events that are not taken, two fragments and a window are kept, some
-// MiB, and nothing after a third of a second: they are read again from etcd's history, and where they are compacted
-// by then the watch ends with ErrCodeExpired. An etcd in this process keeps its batches of a thousand revisions besides, for as
+// MiB. After a third of a second what was read of them is kept for a quarter of a minute, 32 MiB at most for all watches of an
+// etcd; the others are read again from etcd's history, and where they are compacted by then the watch ends with ErrCodeExpired. An etcd in this process keeps its batches of a thousand revisions besides, for as
 // long and for all watches together. The events of a Bare watch are kept by the etcd client, without a bound.
 //
 // Bookmarks come at the end of the initial events, where SendInitialEvents and the
@@ -159,7 +159,7 @@ func (w *watcher) Next(ctx context.Context) ([]storage.Event, error) {
 // open starts etcd's watch behind rev. Until etcd has it, or ctx is done, it waits.
 func (w *watcher) open(ctx context.Context) {
 	if !w.bare {
-		w.paced = newPaced(w.store.client)
+		w.paced = newPaced(w.store.client, w.store.ahead)
 	}
 	if w.paced == nil {
 		w.openClient()
