@@ -45,7 +45,8 @@ func TestFieldPaths(t *testing.T) {
 		"(object.b ? object.o : object.l).a", "object.words.map(w, object.s)[0]",
 	}
 	uses := []string{
-		"%s", "%s == 3", "%s != 'c'", "dyn(%s) == 'CREATE'", "has(%s.b)", "!has(%s.z)", "type(%s)", "size(%s)", "%s.z", "%s.?b.orValue(0)", "(%s)['a']", "%s[0]",
+		"%s", "%s == 3", "%s != 'c'", "%s == 'CREATE'", "%s != 3", "%s < 3", "%s <= 3", "%s > 3", "%s >= 3", "%s < 2", "%s <= 2", "%s > 4", "%s >= 4", "%s < 'c'", "%s <= 'c'", "%s > 'c'", "%s >= 'c'", "%s <= 2.5",
+		"%s == null", "%s == true", "[1].exists(x, %s >= 3)", "dyn(%s) == 'CREATE'", "has(%s.b)", "!has(%s.z)", "type(%s)", "size(%s)", "%s.z", "%s.?b.orValue(0)", "(%s)['a']", "%s[0]",
 		"%s ? 1 : 2", "object.b ? %s : object.i", "object.b || %s", "[1, 3].exists(x, x == %s)", "[1].map(x, %s)", "[%s]", "{'k': %s}.k", "dyn(%s)",
 		"[{'i': dyn(7), 'o': dyn({'a': 1})}].map(object, %s)", "[{'i': 8}].exists(object, %s == 8)", "'%%s'.format([%s])",
 	}

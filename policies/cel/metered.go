@@ -58,7 +58,7 @@ func (p *planner) attributes() interpreter.AttributeFactory {
 func (p *planner) plain(checked *ast.AST, fields interpreter.InterpretableDecoratorV2) (interpreter.InterpretableV2, error) {
 	options := []interpreter.PlannerOption{interpreter.CustomDecoratorV2(decorateAlternatives), interpreter.CustomDecoratorV2(p.engine.guardCalls)}
 	if fields != nil {
-		options = append(options, interpreter.CustomDecoratorV2(fields))
+		options = append(options, interpreter.CustomDecoratorV2(fields), interpreter.CustomDecoratorV2(comparisons))
 	}
 	return p.plan(checked, p.attributes(), append(options, interpreter.Optimize(), constantRegexes())...)
 }

@@ -16,15 +16,15 @@ const checkFrequency = 100
 
 // expression is one compiled text.
 type expression struct {
+	// plain is nil where an evaluation must always be metered.
+	plain interpreter.InterpretableV2
+	want  policies.Type
+	// bounds on the cost by size class; see compiler.bounds.
+	bounds     [len(sizeClasses)]uint64
 	path, text string
-	want       policies.Type
 	output     *celgo.Type
 	mentions   uint64 // inputs, as bits by index
 	narrow     bool
-	// bounds on the cost by size class; see compiler.bounds.
-	bounds [len(sizeClasses)]uint64
-	// plain is nil where an evaluation must always be metered.
-	plain interpreter.InterpretableV2
 	// metered is planned when it is needed first.
 	metered func() (*meteredProgram, error)
 }
