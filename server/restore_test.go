@@ -1,8 +1,10 @@
 package server_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -221,4 +223,44 @@ func TestRestoredUnderServer(t *testing.T) {
 	if err := check("after"); err != nil {
 		t.Error(err)
 	}
+}
+
+// An owner that was deleted in what a restored etcd has lost is there again: its dependents, old and new, stay.
+func TestGarbageOfRestored(t *testing.T) {
+	etcd := startReplaceable(t)
+	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{"http://" + etcd.address}}})
+	owner := all.configMap("default", "owner")
+	child := all.configMap("default", "child", ownedBy(owner, true), finalizers("example.com/f"))
+	backup := etcd.backup()
+	all.eventually("delete", func() error { return all.of(owner).Delete(t.Context(), "owner", metav1.DeleteOptions{}) })
+	all.await(child, "deleting", func(obj *unstructured.Unstructured) bool { return obj.GetDeletionTimestamp() != nil })
+	var lost uint64
+	for i := range 100 { // more than is written below until the collector follows again
+		lost, _ = strconv.ParseUint(all.configMap("default", fmt.Sprint("lost", i)).GetResourceVersion(), 10, 64)
+	}
+	all.eventually("the health check", func() error { return unless(all.env.Server().EtcdRevision() >= lost) })
+	etcd.restore(backup)
+	all.eventually("the health check", func() error { return unless(all.env.Server().EtcdRevision() < lost) })
+	all.eventually("the state of the backup", func() error {
+		obj, err := all.of(child).Get(t.Context(), "child", metav1.GetOptions{})
+		if err == nil && obj.GetDeletionTimestamp() != nil {
+			err = errors.New("the child is being deleted")
+		}
+		return err
+	})
+	all.settle("default") // the collector follows again
+	second := all.configMap("default", "second", ownedBy(owner, true))
+	all.settle("default")
+	for _, o := range []object{owner, child, second} {
+		if obj := all.get(o); obj == nil || obj.GetDeletionTimestamp() != nil {
+			t.Errorf("%s goes", o.GetName())
+		}
+	}
+}
+
+func unless(ok bool) error {
+	if ok {
+		return nil
+	}
+	return errors.New("not yet")
 }

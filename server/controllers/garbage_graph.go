@@ -114,7 +114,7 @@ type edge struct {
 
 // owner is what nodes refer to by its uid. It is forgotten with the last reference.
 type owner struct {
-	// gone: its deletion was seen. A uid never comes back.
+	// gone: its deletion was seen. A uid comes back only with an earlier state of the storage, and that with a listing.
 	gone bool
 	// seen is the identity under which it was found; absent one under which it was not. Zero: none yet.
 	seen, absent identity
@@ -140,12 +140,16 @@ func newGraph(enqueue func(types.UID)) *graph {
 	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, seed: maphash.MakeSeed()}
 }
 
-// begin starts a listing of all objects, each of which is put until end is called.
+// begin starts a listing of all objects, each of which is put until end is called. Which owners were missing is forgotten:
+// where the storage was restored from an earlier state they may be there again.
 func (g *graph) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listing++
 	g.present = map[uint64]struct{}{}
+	for _, o := range g.owners {
+		o.gone, o.absent = false, identity{}
+	}
 }
 
 // end finishes a listing: what was not in it is gone, owners that were not in it are to be

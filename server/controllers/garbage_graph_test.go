@@ -147,6 +147,44 @@ func TestGraphEnqueues(t *testing.T) {
 }
 
 // After any sequence of changes and listings the graph knows just the objects that it should, and their references.
+// After an earlier state was listed an owner counts as what it is there, not as what was seen of it before.
+func TestGraphOfRestored(t *testing.T) {
+	f := newFeed()
+	child := lineageIn("ns", "child", refTo("deleted", true), refTo("late", true))
+	list := func(owners ...string) {
+		f.begin()
+		f.put(child)
+		for _, name := range owners {
+			f.put(lineageIn("ns", name))
+		}
+		f.end()
+	}
+	want := func(name string, want standing) {
+		t.Helper()
+		if s, _ := f.standing(refTo(name, true), "ns"); s != want {
+			t.Errorf("%s stands %v, want %v", name, s, want)
+		}
+	}
+	list("deleted")
+	f.remove("uid-deleted")
+	want("deleted", standsAbsent)
+	_, late := f.standing(refTo("late", true), "ns")
+	f.found(late, refTo("late", true).at("ns"), false)
+	want("late", standsAbsent)
+	list("deleted", "late")
+	want("deleted", standsSolid)
+	want("late", standsSolid)
+	f.take()
+	f.put(lineageIn("ns", "second", refTo("deleted", true)))
+	if got := f.take(); len(got) != 0 {
+		t.Errorf("a dependent of an owner that is there again is looked at: %v", got)
+	}
+	f.remove("uid-deleted")
+	want("deleted", standsAbsent)
+	list()
+	want("deleted", standsUnknown) // it is asked for
+}
+
 func TestGraphRandomly(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
