@@ -64,3 +64,23 @@ func TestStorageFlags(t *testing.T) {
 		})
 	}
 }
+
+// The help of the quota names its bounds, which the server holds it to.
+func TestQuotaHelp(t *testing.T) {
+	out, _, err := weir(t, "serve", "--help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, usage, _ := strings.Cut(out, "--embedded-etcd-quota-backend-bytes ")
+	if usage, _, _ = strings.Cut(usage, "\n"); !strings.Contains(usage, "from 16 MiB to 1 TiB") {
+		t.Errorf("got %q", usage)
+	}
+	for flag, want := range map[string]string{
+		"--embedded-etcd-quota-backend-bytes=16777215":      "give 16777216 bytes at least",
+		"--embedded-etcd-quota-backend-bytes=1099511627777": "1099511627776 are possible at most",
+	} {
+		if _, _, err := weir(t, "serve", "--data-dir", t.TempDir(), "--secure-port", "0", flag); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", flag, err, want)
+		}
+	}
+}
