@@ -35,7 +35,7 @@ func comparisons(i interpreter.InterpretableV2) (interpreter.InterpretableV2, er
 	}
 	switch constant.Value().(type) {
 	case types.String, types.Int:
-		c := &comparison{path: path, relation: relation, InterpretableCall: call}
+		c := &comparison{path: path, key: path.fieldKey, relation: relation, InterpretableCall: call}
 		c.text, c.isText = constant.Value().(types.String)
 		c.number, _ = constant.Value().(types.Int)
 		return c, nil
@@ -46,11 +46,13 @@ func comparisons(i interpreter.InterpretableV2) (interpreter.InterpretableV2, er
 // comparison compares a path of fields with a text or a whole number. It is what cel-go planned in all but Exec, and there
 // too where the path does not lead to a value of the same type.
 type comparison struct {
-	path     *fieldPath
+	// What most comparisons need lies together.
+	key      fieldKey // of path
 	relation relation
 	isText   bool
 	number   types.Int
 	text     types.String
+	path     *fieldPath
 	interpreter.InterpretableCall
 }
 
@@ -65,11 +67,18 @@ func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	if !ok { // within a comprehension
 		return c.InterpretableCall.Exec(frame)
 	}
+	val := r.known(c.key)
+	if val == nil {
+		val = r.fieldOf(c.path)
+	}
 	order := 0
-	switch val := r.fieldOf(c.path).(type) {
+	switch val := val.(type) {
 	case types.String:
-		if !c.isText {
+		switch {
+		case !c.isText:
 			return c.InterpretableCall.Exec(frame)
+		case c.relation.less == c.relation.greater: // whether they are equal is mostly told by their lengths
+			return types.Bool((val == c.text) == c.relation.equal)
 		}
 		order = strings.Compare(string(val), string(c.text))
 	case types.Int:

@@ -38,14 +38,17 @@ func (e *Engine) Compile(src *policies.Source) (policies.Program, error) {
 	for i := range src.Variables {
 		p.variables, p.names = append(p.variables, c.variable(i)), append(p.names, src.Variables[i].Name)
 	}
+	p.expressions = make([]expression, len(src.Expressions))
 	for i := range src.Expressions {
-		p.expressions = append(p.expressions, c.expression(&src.Expressions[i]))
+		if x := c.expression(&src.Expressions[i]); x != nil { // otherwise there are issues
+			p.expressions[i] = *x
+		}
 	}
 	if err := c.issues.Err(); err != nil {
 		return nil, err
 	}
-	for _, x := range p.expressions {
-		p.mentioned |= x.mentions
+	for i := range p.expressions {
+		p.mentioned |= p.expressions[i].mentions
 	}
 	return p, nil
 }

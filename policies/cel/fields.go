@@ -45,19 +45,24 @@ func (c *compiler) fieldsOf(root *ast.AST) interpreter.InterpretableDecoratorV2 
 		if input < 0 {
 			return i, nil
 		}
-		return &fieldPath{InterpretableAttribute: plan, input: input}, nil
+		return &fieldPath{InterpretableAttribute: plan, fieldKey: fieldKey{input: int32(input)}}, nil
 	}
 }
 
 // fieldPath is an attribute that is a path of fields from an input. It is what cel-go planned in all but Exec, and there
 // too when the path does not lead to a value: cel-go says why.
 type fieldPath struct {
-	path  unique.Handle[string] // of names, in input
-	input int
-	slot  int
+	fieldKey
 	names []string // nil: no such path
 	interpreter.InterpretableAttribute
 	other bool // a qualifier is no field
+}
+
+// fieldKey is what a path is known by.
+type fieldKey struct {
+	path  unique.Handle[string] // of names, in input
+	input int32
+	slot  int32
 }
 
 // fieldSlots is how many paths a run remembers: a power of 2.
@@ -80,7 +85,7 @@ func (p *fieldPath) AddQualifier(q interpreter.Qualifier) (interpreter.Attribute
 		text := fmt.Sprintf("%d%q", p.input, p.names)
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(text))
-		p.path, p.slot = unique.Make(text), int(h.Sum32()%fieldSlots)
+		p.path, p.slot = unique.Make(text), int32(h.Sum32()%fieldSlots)
 	}
 	return p.InterpretableAttribute.AddQualifier(q)
 }
@@ -118,16 +123,25 @@ func (p *fieldPath) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 
 // fieldOf returns the value that a path leads to; nil where it leads nowhere.
 func (r *run) fieldOf(p *fieldPath) ref.Val {
-	known, root := &r.fields[p.slot], r.inputs[p.input].object.v
-	if known.path == p.path && known.root == root {
-		return known.val
+	if val := r.known(p.fieldKey); val != nil {
+		return val
 	}
-	v := r.field(p.input, p.names)
+	v := r.field(int(p.input), p.names)
 	if !v.Exists() {
 		return nil
 	}
-	*known = knownField{p.path, root, r.wide.refVal(v)}
+	known := &r.fields[p.slot]
+	*known = knownField{p.path, r.inputs[p.input].object.v, r.wide.refVal(v)}
 	return known.val
+}
+
+// known returns the value of a path that was read before, or nil.
+func (r *run) known(k fieldKey) ref.Val {
+	known := &r.fields[k.slot]
+	if known.path == k.path && known.root == r.inputs[k.input].object.v {
+		return known.val
+	}
+	return nil
 }
 
 // field returns what a path of fields leads to from an input; Absent where it leads nowhere.

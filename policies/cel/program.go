@@ -34,8 +34,8 @@ type program struct {
 	config      Config
 	inputs      []string
 	variables   []*expression
-	names       []string // of the variables
-	expressions []*expression
+	names       []string     // of the variables
+	expressions []expression // one beside the other
 	// mentioned are the inputs that any expression uses, as bits by index.
 	mentioned uint64
 	runs      *sync.Pool // of *run, those of the engine

@@ -189,7 +189,7 @@ func (e *variableError) Unwrap() error { return e.err }
 // Eval implements policies.Run.
 func (r *run) Eval(ctx context.Context, i int, at *policies.Locals) (policies.Verdict, error) {
 	r.ctx, r.at, r.stopped = ctx, at, nil
-	x := r.program.expressions[i]
+	x := &r.program.expressions[i]
 	val, err := r.eval(ctx, x)
 	r.ctx, r.at = nil, nil
 	if err != nil {

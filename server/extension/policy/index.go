@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"unique"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,9 +37,10 @@ type Policy struct {
 	// Tally counts what the policy did by all bindings together; nil: nobody does.
 	Tally *Tally
 	// series are its metrics, reads what it asks for, gate what its selectors want and rank its place, from when it is in an
-	// index.
+	// index. rules are those of Match, where it has no selectors.
 	series series
 	reads  reads
+	rules  unique.Handle[string]
 	gate   *gate
 	rank   int
 }
@@ -101,6 +103,9 @@ func NewIndex(list []*Policy) *Index {
 			continue
 		}
 		p.series, p.reads, p.gate = newSeries(len(p.Bindings)), readsOf(p.Judge), newGate(p, false)
+		if p.Match != nil && p.Match.namespaces == nil && p.Match.objects == nil {
+			p.rules = p.Match.text
+		}
 		if _, ok := p.Judge.(Mutator); ok || p.Kind == "MutatingAdmissionPolicy" {
 			x.mutating = append(x.mutating, p)
 		} else {

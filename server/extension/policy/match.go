@@ -201,6 +201,14 @@ type target struct {
 	kind     schema.GroupVersionKind
 }
 
+// matches reports whether the policy concerns the request, and in which version.
+func (p *Policy) matches(e *evaluation) (as *target, ok bool, err error) {
+	if e.selected.asked && e.selected.by == p.rules { // as the policy before
+		return e.selected.as, e.selected.ok, nil
+	}
+	return p.Match.matches(e)
+}
+
 // matches reports whether the request is concerned, and in which version.
 func (m *Match) matches(e *evaluation) (as *target, ok bool, err error) {
 	if m == nil {

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -60,5 +61,39 @@ func TestUnreadableMatch(t *testing.T) {
 				t.Errorf("%v, want a refusal: %t", err, tc.denies)
 			}
 		})
+	}
+}
+
+// TestMatchesAsksSelectors: a policy with the rules of the one before it, of which the request is known to be, is asked for
+// its own selectors.
+func TestMatchesAsksSelectors(t *testing.T) {
+	_, _, create := matching(t, 0)
+	policy := func(change func(m *admissionregistrationv1.MatchResources)) *Policy {
+		from := rulesOf("example.com", "widgets")
+		change(from)
+		m, err := NewMatch(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &Policy{Match: m, Bindings: []*Binding{{Name: "b"}}}
+		NewIndex([]*Policy{p})
+		return p
+	}
+	labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"k": "v"}}
+	plain := policy(func(*admissionregistrationv1.MatchResources) {})
+	byObject := policy(func(m *admissionregistrationv1.MatchResources) { m.ObjectSelector = labelled })
+	byNamespace := policy(func(m *admissionregistrationv1.MatchResources) { m.NamespaceSelector = labelled })
+	gone := errors.New("gone")
+	e := &evaluation{ctx: t.Context(), attributes: create(), namespaces: oneNamespace{gone}}
+	for range 2 {
+		if as, ok, err := plain.matches(e); !ok || err != nil || as.kind != e.attributes.Kind {
+			t.Errorf("no selectors: %v, %t, %v", as, ok, err)
+		}
+	}
+	if _, ok, err := byObject.matches(e); ok || err != nil {
+		t.Errorf("an object without the label: %t, %v", ok, err)
+	}
+	if _, ok, err := byNamespace.matches(e); ok || err == nil {
+		t.Errorf("a namespace that cannot be read: %t, %v", ok, err)
 	}
 }

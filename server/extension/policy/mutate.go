@@ -107,7 +107,7 @@ func (m *mutation) all(policies []*Policy) error {
 
 // policy runs a policy by all its bindings.
 func (m *mutation) policy(p *Policy) error {
-	as, ok, err := p.Match.matches(m.evaluation)
+	as, ok, err := p.matches(m.evaluation)
 	switch {
 	case err != nil:
 		m.misconfigured(p, nil, err)

@@ -56,7 +56,7 @@ type validation struct {
 
 // policy judges by all bindings of a policy. Its error ends the request; what the policy refuses is in denials.
 func (v *validation) policy(p *Policy) error {
-	as, ok, err := p.Match.matches(v.evaluation)
+	as, ok, err := p.matches(v.evaluation)
 	switch {
 	case err != nil:
 		v.misconfigured(p, nil, err)
