@@ -151,7 +151,7 @@ func (t Text) Sum(seed maphash.Seed) uint64 {
 
 // Compact returns the same row in less memory: pieces of its text that other texts have too are in memory once. These are
 // those that say in metadata.managedFields what a manager owns, a third of a small object, which all objects that are
-// written in one way have. A piece is shared from the second time on that it comes. What is the row's own, its key too, is
+// written in one way have, but for the time. A piece is shared from the second time on that it comes. What is the row's own, its key too, is
 // then in one allocation. It returns r itself where there is nothing to share.
 func (r Row) Compact() Row {
 	text := r.Value.own
@@ -160,7 +160,7 @@ func (r Row) Compact() Row {
 	}
 	var first piece
 	last, removed := &first, 0
-	for at, same := range owned(text) {
+	for at, same := range entries(text) {
 		last.next = &piece{at: at - removed, text: same}
 		last = last.next
 		removed += len(same.Value())
@@ -183,25 +183,21 @@ func (r Row) Compact() Row {
 	return r
 }
 
-// owned calls yield with the values of metadata.managedFields[*].fieldsV1 that are to be shared, and where they begin. It
-// stops at what is no JSON.
-func owned(text string) func(yield func(int, unique.Handle[string]) bool) {
+// entries calls yield with what is to be shared of each of metadata.managedFields, which is all up to the time that the
+// entry ends with, and where it begins. It stops at what is no JSON.
+func entries(text string) func(yield func(int, unique.Handle[string]) bool) {
 	return func(yield func(int, unique.Handle[string]) bool) {
 		s := scanner{bytesOf(text)}
 		i := s.member(s.member(s.space(0), "metadata"), "managedFields")
 		if i < 0 || i >= len(text) || text[i] != '[' {
 			return
 		}
-		for i = s.space(i + 1); ; i = s.space(i + 1) {
-			start := s.member(i, "fieldsV1")
-			if start < 0 {
-				return // an entry without: none that this server has written
-			}
+		for i = s.space(i + 1); i < len(text) && text[i] == '{'; i = s.space(i + 1) {
+			start, end := i, i // the place of the piece
 			known, ok := lately(text[start:])
-			end := start
 			if ok {
 				end += len(known.Value())
-			} else if end = s.value(start); end < 0 {
+			} else if end = s.upToTime(start); end < 0 {
 				return
 			} else if end-start >= minShared && seenBefore(text[start:end]) {
 				known, ok = unique.Make(text[start:end]), true
@@ -210,14 +206,25 @@ func owned(text string) func(yield func(int, unique.Handle[string]) bool) {
 			if ok && !yield(start, known) {
 				return
 			}
-			if end = s.closing(end); end < 0 {
-				return
+			if i = end - 1; text[i] != '}' { // else there is no time
+				if i = s.closing(end); i < 0 {
+					return
+				}
 			}
-			if i = s.space(end + 1); i >= len(text) || text[i] != ',' {
+			if i = s.space(i + 1); i >= len(text) || text[i] != ',' {
 				return
 			}
 		}
 	}
+}
+
+// upToTime returns where the time of the entry at i begins, or the index after the entry where there is none; -1 where
+// there is no entry.
+func (s scanner) upToTime(i int) int {
+	if at := s.member(i, "time"); at >= 0 {
+		return at
+	}
+	return s.value(i)
 }
 
 // What is known of pieces is known to all texts of the process, as what unique holds is.
@@ -225,7 +232,7 @@ var (
 	// seen holds hashes of pieces, each where its low bits say: a later one takes the place of an earlier. A piece that
 	// never comes again costs no more than that.
 	seen [seenPieces]atomic.Uint64
-	// latest holds pieces that are shared, each where the hash of its beginning says.
+	// latest holds pieces that are shared, each where latestOf says.
 	latest    [latestPieces]atomic.Pointer[unique.Handle[string]]
 	pieceSeed = maphash.MakeSeed()
 )
@@ -237,12 +244,13 @@ func seenBefore(text string) bool {
 	return slot.Load() == sum || slot.Swap(sum) == sum
 }
 
-// lately returns the piece that text begins with, if it was shared lately. To compare it is far less than to find its end.
+// lately returns the piece that text begins with, if it was shared lately. To compare it is far less than to find its end:
+// what begins with an entry up to its time, or with a whole one, has no other.
 func lately(text string) (unique.Handle[string], bool) {
-	if len(text) < minShared {
+	if len(text) < 2*minShared {
 		return unique.Handle[string]{}, false
 	}
-	p := latest[maphash.String(pieceSeed, text[:minShared])%latestPieces].Load()
+	p := latestOf(text).Load()
 	if p == nil || !strings.HasPrefix(text, p.Value()) {
 		return unique.Handle[string]{}, false
 	}
@@ -251,9 +259,15 @@ func lately(text string) (unique.Handle[string], bool) {
 
 // remember has lately find a piece, which thus lives until another takes its place.
 func remember(known unique.Handle[string]) {
-	if text := known.Value(); text[0] == '{' && len(text) <= maxLatest {
-		latest[maphash.String(pieceSeed, text[:minShared])%latestPieces].Store(&known)
+	if text := known.Value(); len(text) >= 2*minShared && len(text) <= maxLatest {
+		latestOf(text).Store(&known)
 	}
+}
+
+// latestOf returns where a piece is remembered that begins as text does. Most begin alike, so it is not the first bytes
+// that tell.
+func latestOf(text string) *atomic.Pointer[unique.Handle[string]] {
+	return &latest[maphash.String(pieceSeed, text[minShared:2*minShared])%latestPieces]
 }
 
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

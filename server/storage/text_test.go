@@ -17,7 +17,7 @@ func compact(raw string) Text {
 func managed(name string, owned ...string) string {
 	var entries []string
 	for i, fields := range owned {
-		entries = append(entries, fmt.Sprintf(`{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":%s,"manager":"m%d-of-%s","operation":"Update"}`, fields, i, name))
+		entries = append(entries, fmt.Sprintf(`{"apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":%s,"manager":"m%d","operation":"Update","time":"2026-01-01T00:00:%02dZ"}`, fields, i, len(name)))
 	}
 	return `{"apiVersion":"v1","kind":"Widget","metadata":{"labels":{"a\"}":"]"},"managedFields":[` + strings.Join(entries, ",") + `],"name":"` + name + `"},"spec":{"metadata":{"managedFields":[{"fieldsV1":{}}]}}}`
 }
@@ -48,9 +48,10 @@ func TestCompact(t *testing.T) {
 		{"no metadata", `{"spec":"` + strings.Repeat("x", 300) + `"}`, 0},
 		{"metadata is no object", `{"metadata":"` + strings.Repeat("x", 300) + `"}`, 0},
 		{"entry is no object", `{"metadata":{"managedFields":["` + strings.Repeat("x", 300) + `",{"fieldsV1":` + a + `}]}}`, 0},
-		{"space", `{ "metadata" : { "managedFields" : [ { "fieldsV1" : ` + a + ` , "x" : 1 } , { "fieldsV1" : ` + b + ` } ] } }`, 2},
+		{"space", `{ "metadata" : { "managedFields" : [ { "fieldsV1" : ` + a + ` , "time" : 1 } , { "fieldsV1" : ` + b + ` , "time" : 2 , "x" : 1 } ] } }`, 2},
+		{"no time", `{"metadata":{"managedFields":[{"fieldsV1":` + a + `},{"fieldsV1":` + b + `,"time":1}]}}`, 2},
 		{"cut off in the first", managed("x", a)[:150], 0},
-		{"cut off after the first", managed("x", a, b)[:len(managed("x", a, b))-100], 2},
+		{"cut off after the first", managed("x", a, b)[:len(managed("x", a, b))-100], 1},
 		{"no JSON", strings.Repeat("}", 300), 0},
 	}
 	for _, test := range tests {
