@@ -272,7 +272,9 @@ func (r *run) exec(plan interpreter.InterpretableV2) (val ref.Val, err error) {
 			val, err = nil, fmt.Errorf("internal error: %v", cause)
 		}
 	}()
-	r.frame.Activation = r
+	if r.frame.Activation == nil {
+		r.frame.Activation = r
+	}
 	val = plan.Exec(&r.frame)
 	if failed, ok := val.(*types.Err); ok {
 		return val, failed
