@@ -116,9 +116,9 @@ type edge struct {
 type owner struct {
 	// gone: its deletion was seen. A uid comes back only with an earlier state of the storage, and that with a listing.
 	gone bool
-	// seen is the identity under which it was found; absent one under which it was not. Zero: none yet.
-	seen, absent identity
-	first        *edge
+	// seen is the identity under which it was found. Zero: none yet.
+	seen  identity
+	first *edge
 }
 
 // graph knows who depends on whom. It is fed in the order of the writes and puts the uids of objects for
@@ -140,7 +140,7 @@ func newGraph(enqueue func(types.UID)) *graph {
 	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, seed: maphash.MakeSeed()}
 }
 
-// begin starts a listing of all objects, each of which is put until end is called. Which owners were missing is forgotten:
+// begin starts a listing of all objects, each of which is put until end is called. Which owners were deleted is forgotten:
 // where the storage was restored from an earlier state they may be there again.
 func (g *graph) begin() {
 	g.mu.Lock()
@@ -148,12 +148,12 @@ func (g *graph) begin() {
 	g.listing++
 	g.present = map[uint64]struct{}{}
 	for _, o := range g.owners {
-		o.gone, o.absent = false, identity{}
+		o.gone = false
 	}
 }
 
-// end finishes a listing: what was not in it is gone, owners that were not in it are to be
-// verified, and what waits is looked at.
+// end finishes a listing: what was not in it is forgotten, owners that were not in it are to be
+// verified, and what waits is looked at. That a row is not listed does not say that it is gone: it may be one that cannot be read.
 func (g *graph) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -161,7 +161,8 @@ func (g *graph) end() {
 	g.present = nil
 	for _, n := range g.nodes {
 		if n.listing != g.listing {
-			g.removeLocked(n.uid)
+			delete(g.nodes, n.uid)
+			g.unlinkLocked(n)
 		}
 	}
 	has := func(id identity) bool {
@@ -300,10 +301,6 @@ func (g *graph) unlinkLocked(n *node) {
 func (g *graph) remove(uid types.UID) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.removeLocked(uid)
-}
-
-func (g *graph) removeLocked(uid types.UID) {
 	if o := g.owners[uid]; o != nil {
 		o.gone, o.seen = true, identity{}
 		for e := o.first; e != nil; e = e.next {
@@ -316,16 +313,12 @@ func (g *graph) removeLocked(uid types.UID) {
 	}
 }
 
-// found notes that the owner at id is or is not there. o is what standing returned before it was looked up.
-func (g *graph) found(o *owner, id identity, there bool) {
+// found notes that the owner at id is there. o is what solid returned before it was looked up.
+func (g *graph) found(o *owner, id identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case o == nil || o.gone || g.owners[id.uid] != o:
-	case there:
+	if o != nil && !o.gone && g.owners[id.uid] == o {
 		o.seen = id
-	default:
-		o.absent = id
 	}
 }
 
@@ -340,36 +333,18 @@ func (g *graph) node(uid types.UID) (node, bool) {
 	return node{identity: n.identity, deleting: n.deleting, waits: n.waits}, true
 }
 
-// standing is what is known of the owner that a reference means.
-type standing uint8
-
-const (
-	standsUnknown standing = iota
-	// standsSolid: it is there.
-	standsSolid
-	// standsWaiting: it is there and waits for its dependents to go.
-	standsWaiting
-	// standsAbsent: there is no such owner.
-	standsAbsent
-)
-
-// standing of the owner that r means, in an object of a namespace. The owner is for found.
-func (g *graph) standing(r reference, namespace string) (standing, *owner) {
+// solid reports whether the owner that r means, in an object of a namespace, is there and does not wait for its dependents to go, for
+// all that is known. Where it does not, storage is to be asked: what was seen to go or to wait may be of a past that a restored
+// storage has lost. The owner returned is for found.
+func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	o := g.owners[r.uid]
-	switch {
-	case o == nil:
-		return standsUnknown, nil
-	case o.gone || r.means(o.absent, namespace):
-		return standsAbsent, o
-	case !r.means(o.seen, namespace):
-		return standsUnknown, o
+	if o == nil || !r.means(o.seen, namespace) {
+		return false, o
 	}
-	if n := g.nodes[r.uid]; n != nil && n.waits == waitsForDependents {
-		return standsWaiting, o
-	}
-	return standsSolid, o
+	n := g.nodes[r.uid]
+	return n == nil || n.waits != waitsForDependents, o
 }
 
 // dependents returns those of an object, each once, for which keep is true.

@@ -106,16 +106,16 @@ func TestGraphEnqueues(t *testing.T) {
 	want("a dependent of a known owner")
 	f.put(lineageIn("ns", "second", refTo("owner", false), refTo("unknown", false)))
 	want("a dependent of an unknown owner", "uid-second")
-	if s, o := f.standing(refTo("unknown", false), "ns"); s != standsUnknown {
-		t.Errorf("got %v", s)
+	if solid, o := f.solid(refTo("unknown", false), "ns"); solid {
+		t.Error("one that nobody has seen is solid")
 	} else {
-		f.found(o, refTo("unknown", false).at("ns"), true)
+		f.found(o, refTo("unknown", false).at("ns"))
 	}
-	if s, _ := f.standing(refTo("unknown", false), "ns"); s != standsSolid {
-		t.Errorf("got %v, want solid", s)
+	if solid, _ := f.solid(refTo("unknown", false), "ns"); !solid {
+		t.Error("one that was found is not solid")
 	}
-	if s, _ := f.standing(refTo("unknown", false), "other"); s != standsUnknown {
-		t.Errorf("got %v from another namespace, want unknown", s)
+	if solid, _ := f.solid(refTo("unknown", false), "other"); solid {
+		t.Error("one in another namespace is solid")
 	}
 
 	waiting := lineageIn("ns", "owner")
@@ -124,6 +124,9 @@ func TestGraphEnqueues(t *testing.T) {
 	want("an owner that waits", "uid-child", "uid-owner", "uid-second", "uid-stranger")
 	f.put(waiting)
 	want("again")
+	if solid, _ := f.solid(refTo("owner", false), "ns"); solid {
+		t.Error("one that waits is solid")
+	}
 	f.put(lineageIn("ns", "third", refTo("owner", true)))
 	want("a dependent of an owner that waits", "uid-third")
 	f.remove("uid-child")
@@ -132,8 +135,13 @@ func TestGraphEnqueues(t *testing.T) {
 	want("one that the owner waits for is free", "uid-owner")
 	f.remove("uid-owner")
 	want("the owner is gone", "uid-second", "uid-stranger")
-	if s, _ := f.standing(refTo("owner", false), "ns"); s != standsAbsent {
-		t.Errorf("got %v, want absent", s)
+	if solid, o := f.solid(refTo("owner", false), "ns"); solid {
+		t.Error("one that is gone is solid")
+	} else {
+		f.found(o, refTo("owner", false).at("ns")) // by a read that began before
+	}
+	if solid, _ := f.solid(refTo("owner", false), "ns"); solid {
+		t.Error("one that was found before it went is solid")
 	}
 
 	f.begin()
@@ -146,11 +154,10 @@ func TestGraphEnqueues(t *testing.T) {
 	}
 }
 
-// After any sequence of changes and listings the graph knows just the objects that it should, and their references.
 // After an earlier state was listed an owner counts as what it is there, not as what was seen of it before.
 func TestGraphOfRestored(t *testing.T) {
 	f := newFeed()
-	child := lineageIn("ns", "child", refTo("deleted", true), refTo("late", true))
+	child := lineageIn("ns", "child", refTo("deleted", true))
 	list := func(owners ...string) {
 		f.begin()
 		f.put(child)
@@ -159,32 +166,59 @@ func TestGraphOfRestored(t *testing.T) {
 		}
 		f.end()
 	}
-	want := func(name string, want standing) {
+	want := func(want bool) *owner {
 		t.Helper()
-		if s, _ := f.standing(refTo(name, true), "ns"); s != want {
-			t.Errorf("%s stands %v, want %v", name, s, want)
+		solid, o := f.solid(refTo("deleted", true), "ns")
+		if solid != want {
+			t.Errorf("solid is %t, want %t", solid, want)
 		}
+		return o
 	}
 	list("deleted")
+	want(true)
 	f.remove("uid-deleted")
-	want("deleted", standsAbsent)
-	_, late := f.standing(refTo("late", true), "ns")
-	f.found(late, refTo("late", true).at("ns"), false)
-	want("late", standsAbsent)
-	list("deleted", "late")
-	want("deleted", standsSolid)
-	want("late", standsSolid)
+	want(false)
+	list("deleted")
+	want(true)
 	f.take()
 	f.put(lineageIn("ns", "second", refTo("deleted", true)))
 	if got := f.take(); len(got) != 0 {
 		t.Errorf("a dependent of an owner that is there again is looked at: %v", got)
 	}
 	f.remove("uid-deleted")
-	want("deleted", standsAbsent)
 	list()
-	want("deleted", standsUnknown) // it is asked for
+	f.found(want(false), refTo("deleted", true).at("ns"))
+	want(true)
 }
 
+// What a listing leaves out, such as a row that cannot be read, is not held for gone: its dependents are looked at, and find it.
+func TestGraphOfUnlisted(t *testing.T) {
+	f := newFeed()
+	middle, child := lineageIn("ns", "middle", refTo("owner", true)), lineageIn("ns", "child", refTo("middle", true))
+	list := func(objects ...lineage) {
+		f.begin()
+		for _, l := range objects {
+			f.put(l)
+		}
+		f.end()
+	}
+	list(lineageIn("ns", "owner"), middle, child)
+	f.take()
+	list(lineageIn("ns", "owner"), child)
+	if got := f.take(); !slices.Equal(got, []types.UID{"uid-child"}) {
+		t.Errorf("%v are looked at", got)
+	}
+	solid, o := f.solid(refTo("middle", true), "ns")
+	if solid {
+		t.Error("what is not listed is solid")
+	}
+	f.found(o, middle.identity)
+	if solid, _ := f.solid(refTo("middle", true), "ns"); !solid {
+		t.Error("what is not listed was not found")
+	}
+}
+
+// After any sequence of changes and listings the graph knows just the objects that it should, and their references.
 func TestGraphRandomly(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -275,9 +309,8 @@ func TestGraphHammer(t *testing.T) {
 				default:
 				}
 				r := refTo(fmt.Sprint(i%10), false)
-				s, o := g.standing(r, "ns")
-				if s == standsUnknown {
-					g.found(o, r.at("ns"), i%2 == 0)
+				if solid, o := g.solid(r, "ns"); !solid && i%2 == 0 {
+					g.found(o, r.at("ns"))
 				}
 				g.node(r.uid)
 				g.dependents(r.uid, func(e *edge) bool { return e.blocks })

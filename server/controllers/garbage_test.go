@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -96,6 +97,105 @@ func TestGarbageFollowsAgain(t *testing.T) {
 		if err != nil || len(list.Items) != 1 {
 			t.Errorf("%d objects are left, want 1, %v", len(list.Items), err)
 		}
+	}
+}
+
+// toldRows is a stream that says what a test says.
+type toldRows func(h RowHandler)
+
+func (r toldRows) Follow(ctx context.Context, h RowHandler) error {
+	r(h)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A dependent stays whose owner is there, whatever was seen of it: the storage may have been restored from an earlier state since,
+// and a row that cannot be read is in no listing.
+func TestGarbageAsksBeforeItDeletes(t *testing.T) {
+	for _, seen := range []string{"gone", "waiting", "not listed"} {
+		t.Run(seen, func(t *testing.T) {
+			c := newCluster(t)
+			for _, r := range c.catalog {
+				if r.Name == "widgets" {
+					r.Kind, r.StorageVersion = "Widget", "v1"
+				}
+			}
+			if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+				t.Fatal(err)
+			}
+			ctx := request.WithNamespace(t.Context(), "a")
+			create := func(name string, owner types.UID, ownerName string) *document.Document {
+				c.create(t, c.widgets, "Widget", "a", `"name":"`+name+`","ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"kind":"Widget","name":"`+ownerName+`","uid":"`+string(owner)+`"}]`)
+				obj, err := c.widgets.Get(ctx, name, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return obj
+			}
+			c.create(t, c.widgets, "Widget", "a", `"name":"root"`)
+			root, err := c.widgets.Get(ctx, "root", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			owner := create("owner", rest.MetaOf(root).UID(), "root")
+			child := create("child", rest.MetaOf(owner).UID(), "owner")
+			orphan := create("orphan", "00000000-0000-4000-8000-000000000000", "none")
+			garbage, err := NewGarbage(GarbageConfig{
+				Workers: 1, // in their order
+				Pin:     func() (rest.Catalog, func()) { return c.catalog, func() {} },
+				Rows: toldRows(func(h RowHandler) {
+					list := func(objects ...*document.Document) {
+						h.Begin()
+						for _, obj := range objects {
+							h.Put(obj)
+						}
+						h.End()
+					}
+					list(root, owner, child)
+					switch seen {
+					case "gone":
+						h.Remove(owner)
+					case "waiting":
+						waiting, err := owner.Edit().Set([]any{"foregroundDeletion"}, "metadata", "finalizers").
+							Set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp").Document()
+						if err != nil {
+							t.Error(err)
+						}
+						h.Put(waiting)
+					case "not listed":
+						list(root, child)
+					}
+					h.Put(orphan)
+				}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := c.widgets.Watch(ctx, &internalversion.ListOptions{ResourceVersion: rest.MetaOf(orphan).ResourceVersion()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			running, cancel := context.WithCancel(t.Context())
+			var run sync.WaitGroup
+			defer run.Wait()
+			defer cancel()
+			run.Go(func() { garbage.Run(running) })
+			for {
+				events, err := w.Next(ctx)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range events {
+					switch name := rest.MetaOf(e.Object).Name(); {
+					case name == "orphan" && e.Type == "DELETED":
+						return
+					case name == "child":
+						t.Errorf("%s %s", e.Type, e.Object.Bytes())
+					}
+				}
+			}
+		})
 	}
 }
 

@@ -152,13 +152,26 @@ func propagationOf(obj *document.Document) metav1.DeletionPropagation {
 	return metav1.DeletePropagationBackground
 }
 
+// standing is how it stands with the owner that a reference means.
+type standing uint8
+
+const (
+	standsUnknown standing = iota
+	// standsSolid: it is there.
+	standsSolid
+	// standsWaiting: it is there and waits for its dependents to go.
+	standsWaiting
+	// standsAbsent: there is no such owner.
+	standsAbsent
+)
+
 // classify says how it stands with the owner that r, in an object of a namespace, means. It asks storage
-// where the graph does not know. standsUnknown: the reference is one that nothing can be said of,
+// unless the graph knows it to be there: nothing is deleted for what was seen in the past. standsUnknown: the reference is one that nothing can be said of,
 // from a cluster-scoped object to a kind in namespaces.
 func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, namespace string) (standing, error) {
-	s, o := c.graph.standing(r, namespace)
-	if s != standsUnknown {
-		return s, nil
+	solid, o := c.graph.solid(r, namespace)
+	if solid {
+		return standsSolid, nil
 	}
 	namespaced, err := objects.namespaced(r.GroupKind)
 	if err != nil {
@@ -176,10 +189,10 @@ func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, 
 	if err != nil {
 		return standsUnknown, fmt.Errorf("owner %s %q: %w", r.GroupKind, r.name, err)
 	}
-	c.graph.found(o, id, live != nil)
 	if live == nil {
 		return standsAbsent, nil
 	}
+	c.graph.found(o, id)
 	if l, ok := lineageOf(live); ok && l.waits == waitsForDependents {
 		return standsWaiting, nil
 	}
