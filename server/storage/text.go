@@ -26,8 +26,11 @@ type piece struct {
 const (
 	// minShared is how long a piece is at least that is shared.
 	minShared = 128
-	// pieceSize is the size of a piece itself, in bytes.
-	pieceSize = 24
+	// pieceSize is what a piece takes beside its text, in bytes: 24 itself, and what package unique needs to find it.
+	pieceSize = 24 + 256
+	// maxEntries is how many entries of managedFields are looked at. Objects have one to ten of updates, a client may write
+	// tens of thousands.
+	maxEntries = 32
 	// seenPieces is about how many pieces are remembered by their hash, to find those that come again.
 	seenPieces = 4096
 	// latestPieces is how many pieces are remembered themselves, and maxLatest how long they are at most.
@@ -151,8 +154,9 @@ func (t Text) Sum(seed maphash.Seed) uint64 {
 
 // Compact returns the same row in less memory: pieces of its text that other texts have too are in memory once. These are
 // those that say in metadata.managedFields what a manager owns, a third of a small object, which all objects that are
-// written in one way have, but for the time. A piece is shared from the second time on that it comes. What is the row's own, its key too, is
-// then in one allocation. It returns r itself where there is nothing to share.
+// written in one way have, but for the time. A piece is shared from the second time on that it comes. What is the row's own,
+// its key too, is then in one allocation: a part of the key keeps all of it. It returns r itself where there is nothing to
+// share.
 func (r Row) Compact() Row {
 	text := r.Value.own
 	if r.Value.shared != nil || len(text) < minShared {
@@ -192,7 +196,8 @@ func entries(text string) func(yield func(int, unique.Handle[string]) bool) {
 		if i < 0 || i >= len(text) || text[i] != '[' {
 			return
 		}
-		for i = s.space(i + 1); i < len(text) && text[i] == '{'; i = s.space(i + 1) {
+		i = s.space(i + 1)
+		for n := 0; n < maxEntries && i < len(text) && text[i] == '{'; n++ {
 			start, end := i, i // the place of the piece
 			known, ok := lately(text[start:])
 			if ok {
@@ -214,6 +219,7 @@ func entries(text string) func(yield func(int, unique.Handle[string]) bool) {
 			if i = s.space(i + 1); i >= len(text) || text[i] != ',' {
 				return
 			}
+			i = s.space(i + 1)
 		}
 	}
 }

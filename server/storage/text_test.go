@@ -3,9 +3,11 @@ package storage
 import (
 	"fmt"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 )
 
 // compact returns the text of raw as a row has it that was compacted.
@@ -129,6 +131,54 @@ func TestCompactOnce(t *testing.T) {
 			t.Fatal("a piece is shared that has come once")
 		}
 	}
+}
+
+// TestCompactMany shows that an object with very many managers has few pieces: lists write each by itself, and each takes
+// memory beside its text.
+func TestCompactMany(t *testing.T) {
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = ownedFields(fmt.Sprint("many", i, "-"), 150)
+	}
+	raw := managed("x", many...)
+	compact(raw)
+	text := compact(raw)
+	if n := len(text.Pieces(nil)); n < 3 || n > 100 {
+		t.Errorf("%d pieces", n)
+	}
+	if got := string(text.Bytes()); got != raw {
+		t.Error("the text is another")
+	}
+}
+
+// TestTextSize shows that a text takes no more memory than it says, also if nothing else has its pieces.
+func TestTextSize(t *testing.T) {
+	const n = 5000
+	rows := make([]Row, n)
+	before := heap()
+	size := n * int(unsafe.Sizeof(Text{}))
+	for i := range rows {
+		raw := managed("x", ownedFields(fmt.Sprint("size", i, "-"), 40))
+		compact(raw)
+		rows[i] = Row{Value: NewText([]byte(raw))}.Compact()
+		if rows[i].Value.shared == nil {
+			t.Fatal("nothing is shared")
+		}
+		size += rows[i].Value.Size()
+	}
+	if took := heap() - before; took > size+size/8 { // what the allocator rounds up
+		t.Errorf("%d texts take %d bytes, and say %d", n, took, size)
+	}
+	runtime.KeepAlive(rows)
+}
+
+// heap returns how many bytes are alive.
+func heap() int {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the first finds out what unique need not have
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 func BenchmarkCompact(b *testing.B) {
