@@ -63,6 +63,10 @@ type paced struct {
 	creations sync.Once
 	// asked has something when etcd is to be asked for progress.
 	asked chan struct{}
+	// current asks for etcd's revision. past: etcd has been at the revision before next. Only the goroutine that reads the streams
+	// uses past.
+	current func(context.Context) (uint64, error)
+	past    bool
 }
 
 // newPaced returns a watch by the calls behind a client's Watcher, nil where they are not known.
@@ -160,7 +164,12 @@ func (p *paced) follow(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		at := resp.Header.GetRevision()
+		p.past = p.past || at >= p.next-1
 		if resp.Created && !resp.Canceled {
+			if err := p.sameHistory(ctx, at); err != nil {
+				return err
+			}
 			p.create()
 			if p.progress && !created {
 				go p.ask(ctx, stream)
@@ -188,6 +197,23 @@ func (p *paced) follow(ctx context.Context) error {
 			return io.EOF
 		}
 	}
+}
+
+// sameHistory returns an error where an etcd that is at revision at, when a stream begins, does not have what earlier ones have
+// brought: it was restored from a state before that, and would be silent until it comes to next again. A member that is behind
+// has it soon; the others know.
+func (p *paced) sameHistory(ctx context.Context, at int64) error {
+	if at >= p.next-1 || !p.past { // or it waits for a revision in the future
+		return nil
+	}
+	current, err := p.current(ctx)
+	switch {
+	case err != nil:
+		return status.Error(codes.Unavailable, err.Error()) // another stream asks again
+	case int64(current) < p.next-1:
+		return rpctypes.ErrGRPCCompacted
+	}
+	return nil
 }
 
 // answer offers what etcd has sent, some revisions at a time. With an error it returns the events that were not taken.

@@ -2,6 +2,7 @@ package etcd3
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -168,6 +170,78 @@ func TestPacedProgressOfNextStream(t *testing.T) {
 			t.Errorf("%d requests, want another for progress", n)
 		}
 	})
+}
+
+// A stream that begins at an etcd which does not have what the ones before it have brought ends the watch: the etcd was restored
+// from an earlier state. One that is behind others does not, nor one that has not yet come to where the watch begins.
+func TestPacedSameHistory(t *testing.T) {
+	created := func(rev int64) *etcdserverpb.WatchResponse {
+		return &etcdserverpb.WatchResponse{Header: at(rev), Created: true}
+	}
+	progress := func(rev int64) *etcdserverpb.WatchResponse {
+		return &etcdserverpb.WatchResponse{Header: at(rev), WatchId: clientv3.InvalidWatchID}
+	}
+	tests := []struct {
+		name string
+		from int64 // where the watch begins
+		// first is said by the first stream, of which the watcher takes all but the first answer; others begin at 12.
+		first []*etcdserverpb.WatchResponse
+		// current is what the others are at, each time that they are asked; 0: they do not answer.
+		current []uint64
+		ends    bool
+	}{
+		{"restored", 14, []*etcdserverpb.WatchResponse{created(20), put(15)}, []uint64{12}, true},
+		{"restored after nothing but progress", 14, []*etcdserverpb.WatchResponse{created(20), progress(20)}, []uint64{12}, true},
+		{"restored after it began in the future", 14, []*etcdserverpb.WatchResponse{created(5), put(15)}, []uint64{12}, true},
+		{"restored, and silent at first", 14, []*etcdserverpb.WatchResponse{created(20), put(15)}, []uint64{0, 0, 12}, true},
+		{"behind", 14, []*etcdserverpb.WatchResponse{created(20), put(15)}, []uint64{15}, false},
+		{"behind, and silent at first", 14, []*etcdserverpb.WatchResponse{created(20), put(15)}, []uint64{0, 20}, false},
+		{"there again", 11, []*etcdserverpb.WatchResponse{created(20), put(12)}, nil, false},
+		{"in the future", 14, []*etcdserverpb.WatchResponse{created(5)}, nil, false},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				etcd := &scripted{streams: make(chan *scriptedStream)}
+				var asked atomic.Int64
+				p := &paced{client: etcd, key: "/a/", end: "/a0", progress: true, next: tc.from, ahead: &ahead{}}
+				p.current = func(context.Context) (uint64, error) {
+					rv := tc.current[asked.Add(1)-1]
+					if rv == 0 {
+						return 0, status.Error(codes.DeadlineExceeded, "silent")
+					}
+					return rv, nil
+				}
+				p.start(ctx, context.Background())
+				first := <-etcd.streams
+				go func() {
+					first.say(tc.first...)
+					close(first.answers)
+				}()
+				for range tc.first[1:] {
+					p.take(t, 0)
+				}
+				go func() {
+					for ctx.Err() == nil {
+						select {
+						case next := <-etcd.streams:
+							next.say(created(12), put(30))
+						case <-ctx.Done():
+						}
+					}
+				}()
+				answer := p.take(t, 0)
+				if tc.ends != (len(answer.Events) == 0) || tc.ends && !errors.Is(p.err, rpctypes.ErrCompacted) {
+					t.Errorf("%v came, error %v", answer, p.err)
+				}
+				if n := asked.Load(); n != int64(len(tc.current)) {
+					t.Errorf("etcd was asked for its revision %d times", n)
+				}
+			})
+		})
+	}
 }
 
 // Who reads gets each answer, however long it is held up between saying that it reads and taking one. Only for one that does

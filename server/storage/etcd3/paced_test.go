@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"runtime/pprof"
 	"strings"
@@ -437,6 +438,45 @@ func TestPacedRestart(t *testing.T) {
 	}
 	if !errors.Is(err, io.EOF) {
 		t.Errorf("after the client was closed: %v", err)
+	}
+}
+
+// A watch whose etcd comes back from an earlier state ends, before that has as many revisions again.
+func TestPacedRestored(t *testing.T) {
+	dir, copied := t.TempDir(), t.TempDir()
+	e := start(t, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
+	addr := e.Addr().String()
+	history(t, e.Client(), 2, 1, 10)
+	restart := func(dir string) {
+		t.Helper()
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+		e = start(t, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true, ListenClient: addr})
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	restart(dir)
+	store := newStore(t, etcd3.Config{Client: dialed(t, addr)})
+	from := history(t, e.Client(), 2, 1, 10)
+	w := watchFrom(t, store, from)
+	readAll(t, w, from, 2, 1, nil)
+	restart(copied)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for {
+		events, err := w.Next(ctx)
+		if err == nil && events[0].Type == storage.Bookmark {
+			continue
+		}
+		if storage.CodeOf(err) != storage.ErrCodeExpired {
+			t.Errorf("%v, %v, want an expired watch", events, err)
+		}
+		return
 	}
 }
 

@@ -196,6 +196,7 @@ func (w *watcher) openClient() {
 // openPaced starts a watch that is read as Next asks for it.
 func (w *watcher) openPaced(ctx context.Context) {
 	w.paced.key, w.paced.progress, w.paced.next = w.key, w.progress, w.rev+1
+	w.paced.current = w.store.GetCurrentResourceVersion
 	if w.recursive {
 		w.paced.end = clientv3.GetPrefixRangeEnd(w.key)
 	}
