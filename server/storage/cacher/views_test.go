@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"unsafe"
 
 	"weir.dev/weir/server/storage"
 )
@@ -75,6 +76,20 @@ func TestInitialStateIsTakenAway(t *testing.T) {
 		held("false false false false false ")
 		c.Stop()
 	})
+}
+
+// A watcher that has sent its initial events keeps nothing of the rows.
+func TestInitialEventsKeepNoRow(t *testing.T) {
+	store := newFake()
+	for i := range maxBatch + 1 {
+		putPod(t, store, "a", fmt.Sprintf("%04d", i), "n", "")
+	}
+	c := started(t, store, nil)
+	w := mustWatch(t, c, testPrefix, selecting(t, "0", "", "")).(*watcher)
+	take(t, w, maxBatch+1)
+	if el := c.cached(w.from); el == nil || unsafe.StringData(el.suffix()) == unsafe.StringData(w.from) {
+		t.Errorf("the watcher keeps %q, a part of the row %v", w.from, el)
+	}
 }
 
 // Whatever comes and goes, the first of the held is the one that the ring forgets next.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -364,7 +365,7 @@ func (w *watcher) sendInitial() bool {
 		}
 		// The bound on what is looked at lets a stopped watch with a rare selector end.
 		if sent == maxBatch || looked == 64*maxBatch {
-			w.from = el.suffix()
+			w.from = strings.Clone(el.suffix()) // a part of the key would keep the row as long as the watch is open
 			more = true
 			return false
 		}
