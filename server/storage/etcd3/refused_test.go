@@ -3,9 +3,11 @@ package etcd3_test
 import (
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
 
 	"weir.dev/weir/server/storage"
@@ -23,8 +25,8 @@ func TestRefusedWrites(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSmall(t)
 			s.fillWithObjects()
-			clock, log := testclock.NewFakeClock(time.Unix(0, 0)), &lockedBuffer{}
-			config := etcd3.HealthConfig{Client: s.etcd.Client(), Clock: clock, Logger: slog.New(slog.NewTextHandler(log, nil))}
+			clock, log := &lookClock{FakeClock: testclock.NewFakeClock(time.Unix(0, 0))}, &lockedBuffer{}
+			config := etcd3.HealthConfig{Client: s.etcd.Client(), Clock: clock, Timeout: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			if tc.embedded {
 				config.Embedded = s.etcd
 			}
@@ -44,10 +46,9 @@ func TestRefusedWrites(t *testing.T) {
 				}
 			}
 			pass := func(d time.Duration) {
-				for end := clock.Now().Add(d); clock.Now().Before(end); clock.Step(etcd3.DefaultHealthInterval) {
-					waitFor(t, clock.HasWaiters)
+				for end := clock.Now().Add(d); clock.Now().Before(end); {
+					clock.look(t)
 				}
-				waitFor(t, clock.HasWaiters)
 			}
 			want := func(lines int, line string) {
 				t.Helper()
@@ -55,6 +56,7 @@ func TestRefusedWrites(t *testing.T) {
 					t.Fatalf("%d lines, want %d and %q:\n%s", got, lines, line, log)
 				}
 			}
+			waitFor(t, func() bool { return clock.looks.Load() > 0 })
 			write(5)
 			want(tc.first, "etcd takes no writes")
 			pass(50 * time.Second)
@@ -72,4 +74,27 @@ func TestRefusedWrites(t *testing.T) {
 			want(2+2*tc.first, "refused for want of space")
 		})
 	}
+}
+
+// lookClock is one that is stepped from look to look of a Health, however long the question of one takes: that would be
+// given up, and etcd be down, where more than a question's time has passed by the clock.
+type lookClock struct {
+	*testclock.FakeClock
+	looks atomic.Int64 // that are waited for, or were
+}
+
+func (c *lookClock) NewTimer(d time.Duration) clock.Timer {
+	timer := c.FakeClock.NewTimer(d)
+	if d == etcd3.DefaultHealthInterval {
+		c.looks.Add(1)
+	}
+	return timer
+}
+
+// look has the next look come, and waits until it is over.
+func (c *lookClock) look(t *testing.T) {
+	t.Helper()
+	before := c.looks.Load()
+	c.Step(etcd3.DefaultHealthInterval)
+	waitFor(t, func() bool { return c.looks.Load() > before })
 }
