@@ -244,7 +244,8 @@ func (c *conn) dataLocked(st *stream, p []byte, end bool) error {
 	}
 }
 
-// chunksLocked is dataLocked for chunks of size bytes together, in as few frames as they fit in.
+// chunksLocked is dataLocked for chunks of size bytes together, in as few frames as they fit in: what there is room for at a
+// time, or a piece.
 func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
 	for cut := 0; size > 0; {
 		if st.closed {
@@ -256,7 +257,8 @@ func (c *conn) chunksLocked(st *stream, chunks [][]byte, size int) error {
 			c.waitLocked(st)
 			continue
 		}
-		n := int(min(int64(size), maxPending, st.window, c.out.window))
+		room := max(maxPending-len(c.out.buf), maxPiece) // a frame of a few bytes is not worth it
+		n := int(min(int64(size), int64(room), st.window, c.out.window))
 		chunks, cut = c.framesLocked(st, chunks, cut, n)
 		size -= n
 	}
