@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
@@ -98,11 +100,11 @@ func (r *lineageRows) list(ctx context.Context, at *lineageCluster, h controller
 			return "", fmt.Errorf("list: %w", err)
 		}
 		for _, row := range list.Rows {
-			if at.has(row.Key) {
-				h.Put(document.FromCanonical(row.Value.Bytes()))
-			} else {
+			obj := document.FromCanonical(row.Value.Bytes())
+			if !at.has(row.Key) {
 				left[r.resource(row.Key)]++
 			}
+			at.put(h, row.Key, obj)
 		}
 		if opts.Predicate.Continue = list.Continue; list.Continue == "" {
 			for gr, objects := range left {
@@ -128,9 +130,8 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 		}
 		for _, e := range events {
 			switch {
-			case !at.has(e.Row.Key):
 			case e.Type == storage.Added, e.Type == storage.Modified:
-				h.Put(document.FromCanonical(e.Row.Value.Bytes()))
+				at.put(h, e.Row.Key, document.FromCanonical(e.Row.Value.Bytes()))
 			case e.Type == storage.Deleted:
 				last, err := at.last(ctx, e.Row)
 				if err != nil {
@@ -139,6 +140,15 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 				h.Remove(document.FromCanonical(last))
 			}
 		}
+	}
+}
+
+// put gives the collector an object. What was left behind when a resource was placed elsewhere is there, though no request finds it.
+func (c *lineageCluster) put(h controllers.RowHandler, key string, obj *document.Document) {
+	if obj.Get(foreignMember).Exists() || !c.has(key) {
+		h.Foreign(obj)
+	} else {
+		h.Put(obj)
 	}
 }
 
@@ -171,6 +181,13 @@ func (h *serialHandler) Put(obj *document.Document) {
 	h.RowHandler.Put(obj)
 }
 
+// Foreign implements controllers.RowHandler.
+func (h *serialHandler) Foreign(obj *document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.RowHandler.Foreign(obj)
+}
+
 // Remove implements controllers.RowHandler.
 func (h *serialHandler) Remove(obj *document.Document) {
 	h.mu.Lock()
@@ -178,8 +195,9 @@ func (h *serialHandler) Remove(obj *document.Document) {
 	h.RowHandler.Remove(obj)
 }
 
-// lineageCodec decodes of a row only what says who it is, whose it is and how it ends. A row that is no JSON
-// object decodes to an empty one: one such row must not end the stream of all.
+// lineageCodec decodes of a row only what says who it is, whose it is and how it ends. One that kube-apiserver stored as
+// protobuf decodes to who it is, with the member foreign. Any other row that is no JSON object decodes to an empty one: one
+// such row must not end the stream of all.
 type lineageCodec struct {
 	scratches *sync.Pool // of *document.Scratch
 }
@@ -197,6 +215,9 @@ func (lineageCodec) Encode([]byte) ([]byte, error) { return nil, errReadOnly }
 
 // Decode implements storage.Codec.
 func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
+	if protobuf, ok := bytes.CutPrefix(stored, []byte(protobufPrefix)); ok {
+		return foreignLineage(protobuf), nil
+	}
 	scratch := c.scratches.Get().(*document.Scratch)
 	defer c.scratches.Put(scratch)
 	obj := scratch.FromCanonical(stored)
@@ -215,6 +236,30 @@ func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
 	out = append(out, `"metadata":{`...)
 	out = appendMembers(out, obj.Get("metadata"), "deletionTimestamp", "finalizers", "name", "namespace", "ownerReferences", "uid")
 	return append(out, "}}"...), nil
+}
+
+const (
+	// protobufPrefix is how a row begins that kube-apiserver stored as protobuf, a runtime.Unknown.
+	protobufPrefix = "k8s\x00"
+	foreignMember  = "foreign"
+)
+
+// foreignLineage returns who an object of kube-apiserver is.
+func foreignLineage(protobuf []byte) []byte {
+	var envelope runtime.Unknown
+	var obj metav1.PartialObjectMetadata
+	if envelope.Unmarshal(protobuf) != nil || obj.Unmarshal(envelope.Raw) != nil || obj.UID == "" {
+		return []byte(`{}`)
+	}
+	metadata := map[string]any{"name": obj.Name, "uid": string(obj.UID)}
+	if obj.Namespace != "" {
+		metadata["namespace"] = obj.Namespace
+	}
+	out, err := document.FromValue(map[string]any{"apiVersion": envelope.APIVersion, "kind": envelope.Kind, "metadata": metadata, foreignMember: true})
+	if err != nil {
+		return []byte(`{}`)
+	}
+	return out.Bytes()
 }
 
 // Check implements storage.Codec: Decode takes anything.

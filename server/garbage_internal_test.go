@@ -25,7 +25,10 @@ func TestLineageCodec(t *testing.T) {
 		{"no kind", `{"metadata":{"name":"n"}}`, `{"metadata":{"name":"n"}}`},
 		{"no object", `[1]`, `{"metadata":{}}`},
 		{"metadata is no object", `{"kind":"X","metadata":7}`, `{"kind":"X","metadata":{}}`},
-		{"no JSON", "k8s\x00", `{}`},
+		{"protobuf", "k8s\x00\x0a\x0a\x0a\x02v1\x12\x04Node\x12\x0a\x0a\x06\x0a\x01n\x2a\x01u\x12\x00", `{"apiVersion":"v1","foreign":true,"kind":"Node","metadata":{"name":"n","uid":"u"}}`},
+		{"protobuf in a namespace", "k8s\x00\x0a\x09\x0a\x02v1\x12\x03Pod\x12\x0c\x0a\x0a\x0a\x01n\x1a\x02ns\x2a\x01u", `{"apiVersion":"v1","foreign":true,"kind":"Pod","metadata":{"name":"n","namespace":"ns","uid":"u"}}`},
+		{"protobuf of nobody", "k8s\x00", `{}`},
+		{"no protobuf", "k8s\x00binary", `{}`},
 		{"nothing", "", `{}`},
 	}
 	for _, tc := range tests {
@@ -55,10 +58,11 @@ func (c *countingKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpt
 // uids tells of each call with what the rows have as their uid.
 type uids chan string
 
-func (u uids) Begin()                        { u <- "begin" }
-func (u uids) End()                          { u <- "end" }
-func (u uids) Put(obj *document.Document)    { u <- "put " + string(rest.MetaOf(obj).UID()) }
-func (u uids) Remove(obj *document.Document) { u <- "remove " + string(rest.MetaOf(obj).UID()) }
+func (u uids) Begin()                         { u <- "begin" }
+func (u uids) End()                           { u <- "end" }
+func (u uids) Put(obj *document.Document)     { u <- "put " + string(rest.MetaOf(obj).UID()) }
+func (u uids) Foreign(obj *document.Document) { u <- "foreign " + string(rest.MetaOf(obj).UID()) }
+func (u uids) Remove(obj *document.Document)  { u <- "remove " + string(rest.MetaOf(obj).UID()) }
 
 // The collector is told of deletions who was deleted. Of an etcd in this process nothing else is read.
 func TestLineageRowsFollow(t *testing.T) {

@@ -39,7 +39,9 @@ type RowHandler interface {
 	End()
 	// Put gives an object as it is.
 	Put(obj *document.Document)
-	// Remove gives the last state of an object that is gone.
+	// Foreign gives an object that is there though no request finds it: what it owns stays. It has no owners itself.
+	Foreign(obj *document.Document)
+	// Remove gives the last state of an object that is gone, of a foreign one too.
 	Remove(obj *document.Document)
 }
 
@@ -160,8 +162,18 @@ func (h rowHandler) Put(obj *document.Document) {
 	h.unpark()
 }
 
+// Foreign implements RowHandler.
+func (h rowHandler) Foreign(obj *document.Document) {
+	if l, ok := lineageOf(obj); ok {
+		h.graph.putForeign(l.identity)
+	}
+}
+
 // Remove implements RowHandler.
 func (h rowHandler) Remove(obj *document.Document) {
+	if l, ok := lineageOf(obj); ok {
+		h.graph.removeForeign(l.identity)
+	}
 	if uid := rest.MetaOf(obj).UID(); uid != "" {
 		h.graph.remove(uid)
 	}

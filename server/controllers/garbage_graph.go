@@ -133,11 +133,14 @@ type graph struct {
 	// else nil. guarded by mu
 	listing uint64
 	present map[uint64]struct{}
+	// foreign has the hashes of the identities of objects that are there though no request finds them, and the last
+	// listing in which each was seen. guarded by mu
+	foreign map[uint64]uint64
 	seed    maphash.Seed
 }
 
 func newGraph(enqueue func(types.UID)) *graph {
-	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, seed: maphash.MakeSeed()}
+	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, foreign: map[uint64]uint64{}, seed: maphash.MakeSeed()}
 }
 
 // begin starts a listing of all objects, each of which is put until end is called. Which owners were deleted is forgotten:
@@ -169,6 +172,12 @@ func (g *graph) end() {
 		_, ok := present[maphash.Comparable(g.seed, id)]
 		return ok
 	}
+	for hash, listing := range g.foreign {
+		// One that requests find too, such as where the rows of a resource were copied to another etcd, is no foreign one.
+		if _, ok := present[hash]; ok || listing != g.listing {
+			delete(g.foreign, hash)
+		}
+	}
 	for _, o := range g.owners {
 		if o.seen != (identity{}) && !has(o.seen) {
 			o.seen = identity{}
@@ -192,6 +201,34 @@ func (g *graph) end() {
 	for _, n := range g.nodes {
 		g.startWaitingLocked(n)
 	}
+}
+
+// putForeign says that an object is there that no request finds.
+func (g *graph) putForeign(id identity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.foreign[maphash.Comparable(g.seed, id)] = g.listing
+}
+
+// removeForeign says that an object is gone, which may have been a foreign one.
+func (g *graph) removeForeign(id identity) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.foreign) > 0 {
+		delete(g.foreign, maphash.Comparable(g.seed, id))
+	}
+}
+
+// isForeignLocked reports whether the owner that r means, in an object of a namespace, is a foreign one.
+func (g *graph) isForeignLocked(r reference, namespace string) bool {
+	if len(g.foreign) == 0 {
+		return false
+	}
+	_, there := g.foreign[maphash.Comparable(g.seed, r.at(namespace))]
+	if !there {
+		_, there = g.foreign[maphash.Comparable(g.seed, r.at(""))]
+	}
+	return there
 }
 
 // put brings the graph up to date with an object as it is now.
@@ -340,6 +377,9 @@ func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	o := g.owners[r.uid]
+	if g.isForeignLocked(r, namespace) {
+		return true, o
+	}
 	if o == nil || !r.means(o.seen, namespace) {
 		return false, o
 	}

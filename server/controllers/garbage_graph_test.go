@@ -218,6 +218,47 @@ func TestGraphOfUnlisted(t *testing.T) {
 	}
 }
 
+// An owner that no request finds is there until it is gone, until a listing is without it, or until requests find it.
+func TestGraphOfForeign(t *testing.T) {
+	f := newFeed()
+	child, owner := lineageIn("ns", "child", refTo("owner", true)), lineageIn("ns", "owner").identity
+	want := func(when string, want bool) {
+		t.Helper()
+		if solid, _ := f.solid(refTo("owner", true), "ns"); solid != want {
+			t.Errorf("%s: solid is %t, want %t", when, solid, want)
+		}
+	}
+	list := func(foreign bool, objects ...lineage) {
+		f.begin()
+		want("while listing", len(f.foreign) > 0)
+		for _, l := range objects {
+			f.put(l)
+		}
+		if foreign {
+			f.putForeign(owner)
+		}
+		f.end()
+	}
+	list(true, child)
+	want("listed", true)
+	if solid, _ := f.solid(refTo("owner", true), "other"); solid {
+		t.Error("solid in another namespace")
+	}
+	list(true, child)
+	want("listed again", true)
+	f.removeForeign(owner)
+	f.remove(owner.uid)
+	want("gone", false)
+	f.putForeign(owner)
+	want("seen", true)
+	list(false, child)
+	want("not listed", false)
+	list(true, child, lineageIn("ns", "owner"))
+	want("listed twice", true)
+	f.remove(owner.uid)
+	want("gone where requests find it", false)
+}
+
 // After any sequence of changes and listings the graph knows just the objects that it should, and their references.
 func TestGraphRandomly(t *testing.T) {
 	for seed := range uint64(20) {
