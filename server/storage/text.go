@@ -31,6 +31,9 @@ const (
 	// maxEntries is how many entries of managedFields are looked at. Objects have one to ten of updates, a client may write
 	// tens of thousands.
 	maxEntries = 32
+	// worthSharing is the part of a text that must be shared at least: less is not worth that the whole is put together for
+	// those who read it.
+	worthSharing = 8
 	// seenPieces is about how many pieces are remembered by their hash, to find those that come again.
 	seenPieces = 4096
 	// latestPieces is how many pieces are remembered themselves, and maxLatest how long they are at most.
@@ -169,7 +172,7 @@ func (r Row) Compact() Row {
 		last = last.next
 		removed += len(same.Value())
 	}
-	if removed == 0 {
+	if removed == 0 || removed*worthSharing < len(text) {
 		return r
 	}
 	var own strings.Builder

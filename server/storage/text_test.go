@@ -50,6 +50,7 @@ func TestCompact(t *testing.T) {
 		{"no metadata", `{"spec":"` + strings.Repeat("x", 300) + `"}`, 0},
 		{"metadata is no object", `{"metadata":"` + strings.Repeat("x", 300) + `"}`, 0},
 		{"entry is no object", `{"metadata":{"managedFields":["` + strings.Repeat("x", 300) + `",{"fieldsV1":` + a + `}]}}`, 0},
+		{"little of the whole", managed(strings.Repeat("x", 3000), a), 0},
 		{"space", `{ "metadata" : { "managedFields" : [ { "fieldsV1" : ` + a + ` , "time" : 1 } , { "fieldsV1" : ` + b + ` , "time" : 2 , "x" : 1 } ] } }`, 2},
 		{"no time", `{"metadata":{"managedFields":[{"fieldsV1":` + a + `},{"fieldsV1":` + b + `,"time":1}]}}`, 2},
 		{"cut off in the first", managed("x", a)[:150], 0},
@@ -136,7 +137,7 @@ func TestCompactOnce(t *testing.T) {
 // TestCompactMany shows that an object with very many managers has few pieces: lists write each by itself, and each takes
 // memory beside its text.
 func TestCompactMany(t *testing.T) {
-	many := make([]string, 1000)
+	many := make([]string, 200)
 	for i := range many {
 		many[i] = ownedFields(fmt.Sprint("many", i, "-"), 150)
 	}
