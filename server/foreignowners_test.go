@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -107,4 +108,33 @@ func TestOwnersLeftBehind(t *testing.T) {
 		t.Fatal(err)
 	}
 	all.awaitGone(left)
+}
+
+// Who asks for an object that kube-apiserver stored as protobuf, or needs its namespace, is told what it is and what to do.
+func TestProtobufOfKubeAPIServer(t *testing.T) {
+	etcd, address := startEtcd(t)
+	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{address}}})
+	row, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.Client().Put(t.Context(), "/registry/namespaces/theirs", "k8s\x00"+string(row)); err != nil {
+		t.Fatal(err)
+	}
+	const maps = "/api/v1/namespaces/theirs/configmaps"
+	for _, tc := range []struct{ method, path, body string }{
+		{http.MethodGet, "/api/v1/namespaces", ""},
+		{http.MethodGet, "/api/v1/namespaces/theirs", ""},
+		{http.MethodPost, maps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`},
+		{http.MethodPut, "/api/v1/namespaces/theirs", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"theirs"}}`},
+		{http.MethodDelete, "/api/v1/namespaces/theirs", ""},
+	} {
+		code, out := all.request(tc.method, tc.path, tc.body)
+		message, _ := out["message"].(string)
+		for _, want := range []string{"/registry/namespaces/theirs", "protobuf", "kube-apiserver", "JSON", "--etcd-prefix"} {
+			if code != http.StatusInternalServerError || !strings.Contains(message, want) {
+				t.Errorf("%s %s: %d %s, want 500 with %s", tc.method, tc.path, code, message, want)
+			}
+		}
+	}
 }

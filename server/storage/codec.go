@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -63,7 +64,7 @@ func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
 		}
 	}
 	if err != nil {
-		return nil, &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + err.Error(), Err: err}
+		return nil, unreadable(stored, err)
 	}
 	return out, nil
 }
@@ -71,9 +72,22 @@ func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
 // Check implements Codec.
 func (JSONCodec) Check(stored []byte) error {
 	if !wellFormed(stored) {
-		return &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + errMalformed.Error(), Err: errMalformed}
+		return unreadable(stored, errMalformed)
 	}
 	return nil
+}
+
+// errProtobuf is the cause of an error about an object that kube-apiserver has stored.
+var errProtobuf = errors.New("it is protobuf, as kube-apiserver stores built-in kinds, and this server stores JSON: " +
+	"give it an etcd or an --etcd-prefix of its own, and bring the objects over through both servers' APIs " +
+	"(their uids change: leave out what refers to them, such as ownerReferences)")
+
+// unreadable returns the error about what is stored of an object, which cannot be read because of err.
+func unreadable(stored []byte, err error) error {
+	if bytes.HasPrefix(stored, []byte("k8s\x00")) {
+		err = errProtobuf
+	}
+	return &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + err.Error(), Err: err}
 }
 
 // splice returns stored with metadata.resourceVersion set. canonical is false, and

@@ -154,7 +154,7 @@ func TestJSONCodecCorrupt(t *testing.T) {
 		"k8s\x00\n\x0c\n\x02v1\x12\x06Secret", "{\"a\":\"\\ud800\"}\n", "{\"a\":1,\"a\":2}\n", "{\"a\":\"\xff\"}\n", "{}x",
 	} {
 		served, err := JSONCodec{}.Decode([]byte(stored), 7)
-		if CodeOf(err) != ErrCodeCorruptObj {
+		if CodeOf(err) != ErrCodeCorruptObj || errors.Is(err, errProtobuf) != strings.HasPrefix(stored, "k8s\x00") {
 			t.Errorf("%q: got %s, %v, want a corrupt object", stored, served, err)
 		}
 	}
