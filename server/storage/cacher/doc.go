@@ -3,7 +3,8 @@
 // A Cacher stands on another storage.Interface. It lists the resource once, follows
 // one watch, and keeps
 //
-//   - a copy-on-write tree of the rows, from which objects and lists are read, and
+//   - a copy-on-write tree of the rows, from which objects and lists are read; rows share what
+//     storage.Row.Compact finds in more than one, and
 //   - one ring of the latest events, on which every watcher is a cursor.
 //
 // Writes pass through, with the cached row as a guess at the current one. A read that
