@@ -150,6 +150,9 @@ func (h rowHandler) Begin() { h.graph.begin() }
 // End implements RowHandler.
 func (h rowHandler) End() {
 	h.graph.end()
+	h.mu.Lock()
+	h.unparkLocked() // some may be gone
+	h.mu.Unlock()
 	nodes, owners := h.graph.size()
 	h.cfg.Logger.Debug("owners are known", "dependents", nodes, "owners", owners)
 }
@@ -176,6 +179,9 @@ func (h rowHandler) Remove(obj *document.Document) {
 	}
 	if uid := rest.MetaOf(obj).UID(); uid != "" {
 		h.graph.remove(uid)
+		h.mu.Lock()
+		delete(h.parked, uid)
+		h.mu.Unlock()
 	}
 }
 
@@ -221,7 +227,9 @@ func (c *Garbage) park(uid types.UID, generation uint64) {
 	if len(c.parked) == 0 || generation < c.parkedAt {
 		c.parkedAt = generation
 	}
-	c.parked[uid] = struct{}{}
+	if _, ok := c.graph.node(uid); ok { // it may be gone since it was taken from the queue
+		c.parked[uid] = struct{}{}
+	}
 }
 
 // unpark puts what is parked back into the queue where other resources are served now.
@@ -233,9 +241,13 @@ func (c *Garbage) unpark() {
 	}
 	catalog, release := c.cfg.Pin()
 	defer release()
-	if catalog.Generation() == c.parkedAt {
-		return
+	if catalog.Generation() != c.parkedAt {
+		c.unparkLocked()
 	}
+}
+
+// unparkLocked puts what is parked back into the queue.
+func (c *Garbage) unparkLocked() {
 	for uid := range c.parked {
 		c.queue.Add(uid)
 	}

@@ -199,6 +199,57 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 	}
 }
 
+// What waits for a kind that is not served is forgotten with the object.
+func TestGarbageForgetsParked(t *testing.T) {
+	garbage, err := NewGarbage(GarbageConfig{Workers: 1, Rows: toldRows(nil), Pin: func() (rest.Catalog, func()) { return catalog(nil), func() {} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	parked := func() bool {
+		garbage.mu.Lock()
+		defer garbage.mu.Unlock()
+		_, ok := garbage.parked["u"]
+		return ok
+	}
+	await := func(want bool) {
+		for parked() != want && ctx.Err() == nil {
+			time.Sleep(time.Millisecond) // a poll: nobody is told of what is parked
+		}
+	}
+	obj := parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n","namespace":"a","ownerReferences":[{"apiVersion":"example.com/v1","kind":"Nothing","name":"o","uid":"o"}],"uid":"u"}}`)
+	ended := make(chan struct{})
+	garbage.cfg.Rows = toldRows(func(h RowHandler) {
+		defer close(ended)
+		list := func(objects ...*document.Document) {
+			h.Begin()
+			for _, obj := range objects {
+				h.Put(obj)
+			}
+			h.End()
+		}
+		list(obj)
+		await(true)
+		h.Remove(obj)
+		if parked() {
+			t.Error("still parked when it is gone")
+		}
+		list(obj)
+		await(true)
+		list()
+		await(false)
+	})
+	run.Go(func() { garbage.Run(ctx) })
+	select {
+	case <-ended:
+	case <-time.After(30 * time.Second):
+		t.Fatal("what a listing was without stays parked")
+	}
+}
+
 // A finalizer is taken only from an object whose deletion was requested, references only where they are.
 func TestGarbageEdits(t *testing.T) {
 	const deleting = `"deletionTimestamp":"2026-01-01T00:00:00Z",`
