@@ -1,11 +1,15 @@
 package storage
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/maphash"
+	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 )
@@ -131,6 +135,64 @@ func TestCompactOnce(t *testing.T) {
 		if text := compact(managed("x", ownedFields(fmt.Sprint("once", i, "-"), 300))); text.shared != nil {
 			t.Fatal("a piece is shared that has come once")
 		}
+	}
+}
+
+// craftedEntry is an entry whose text could be taken for that of others: most begin alike, some go on where others end.
+func craftedEntry(r *rand.Rand) string {
+	space := func() string { return []string{"", "", "", " ", "  "}[r.IntN(5)] }
+	pick := func(of ...string) string { return of[r.IntN(len(of))] }
+	long := `"fieldsV1":{"f:` + strings.Repeat("x", 130+10*r.IntN(3)) + strings.Repeat("y", 120) + `":{}` + pick("", `,"time":1`, `,"f:\"time\":":{}`, `,"}":[]`) + `}`
+	members := []string{space() + long}
+	for range r.IntN(3) {
+		members = append(members, space()+pick(`"manager":"a"`, `"manager":"a\\"`, `"manager":"\",\"time\":"`, `"tim\u0065":1`, `"x":"}],{"`, `"x":[{"time":"y"}]`))
+	}
+	if r.IntN(4) > 0 {
+		members = append(members, space()+`"time"`+space()+`:`+space()+pick(`"2026"`, `1`, `{"time":1}`, `"}"`)+space())
+	}
+	if r.IntN(4) == 0 {
+		members = append(members, pick(`"time":2`, `"z":"time"`))
+	}
+	return `{` + strings.Join(members, ",") + space() + `}`
+}
+
+// TestCompactTakesWholeEntries shows that what an entry shares ends where its own time begins, or the entry ends, however much
+// it is like others. It is a hammer too: many find and remember pieces at once.
+func TestCompactTakesWholeEntries(t *testing.T) {
+	var shared atomic.Int64
+	var all sync.WaitGroup
+	for seed := range uint64(4) {
+		all.Go(func() {
+			r := rand.New(rand.NewPCG(seed, 0))
+			for range 3000 {
+				var crafted []string
+				for range 1 + r.IntN(4) {
+					crafted = append(crafted, craftedEntry(r))
+				}
+				raw := `{"metadata":{"managedFields":[` + strings.Join(crafted, ",") + `],"name":"x"}}`
+				if !json.Valid([]byte(raw)) {
+					t.Errorf("no JSON: %s", raw)
+					return
+				}
+				if got := compact(raw).String(); got != raw {
+					t.Errorf("got  %s\nwant %s", got, raw)
+					return
+				}
+				s := scanner{[]byte(raw)}
+				for at, piece := range entries(raw) {
+					shared.Add(1)
+					want := raw[at:s.upToTime(at)] // but for space before the time, which others have not
+					if strings.TrimRight(piece.Value(), " ") != strings.TrimRight(want, " ") {
+						t.Errorf("%s is taken of %s", piece.Value(), raw[at:])
+						return
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+	if shared.Load() < 1000 {
+		t.Errorf("%d pieces are shared", shared.Load())
 	}
 }
 
