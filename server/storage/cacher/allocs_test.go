@@ -32,6 +32,8 @@ func TestAllocations(t *testing.T) {
 		name string
 		run  func()
 		want float64
+		// pooled: it uses what is pooled, as the JSON of a continue token.
+		pooled bool
 	}{
 		{name: "get of any age", run: get("0"), want: 0},
 		{name: "get at least", run: get(revision), want: 0},
@@ -44,15 +46,19 @@ func TestAllocations(t *testing.T) {
 		// The rows are put into a slice that grows.
 		{name: "field selector", run: list(4, testPrefix, "", "", "spec.nodeName=n7", 0), want: 4},
 		{name: "label selector", run: list(20, testPrefix, "", "app=app7", "", 0), want: 7},
-		{name: "page", run: list(500, testPrefix, "", "", "", 500), want: 7},
+		{name: "page", run: list(500, testPrefix, "", "", "", 500), want: 7, pooled: true},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			for range indexCost { // after which there is an index, if it is worth one
 				tc.run()
 			}
-			if got := testing.AllocsPerRun(100, tc.run); got > tc.want {
-				t.Errorf("%v allocations, want at most %v", got, tc.want)
+			want := tc.want
+			if tc.pooled && raceEnabled {
+				want++ // sync.Pool then drops one of four, at random
+			}
+			if got := testing.AllocsPerRun(100, tc.run); got > want {
+				t.Errorf("%v allocations, want at most %v", got, want)
 			}
 		})
 	}

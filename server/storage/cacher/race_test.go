@@ -1,0 +1,5 @@
+//go:build race
+
+package cacher
+
+const raceEnabled = true
