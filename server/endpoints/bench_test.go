@@ -2,8 +2,11 @@ package endpoints
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/rest"
 )
@@ -32,5 +35,22 @@ func BenchmarkWatchEvent(b *testing.B) {
 		}
 		s.write(chunks, true)
 		s.flush()
+	}
+}
+
+// BenchmarkList is what an answer of 5,000 objects costs, from the list to the connection.
+func BenchmarkList(b *testing.B) {
+	list := &rest.List{ResourceVersion: "1"}
+	for range 5000 {
+		list.Items = append(list.Items, parse(b, widget("a", `{"color":"red"}`)))
+	}
+	s := &server{}
+	sc := &scope{resource: &rest.Resource{ListKind: "WidgetList"}, kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
+	req := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := s.respondList(b.Context(), discard{http.Header{}}, req, sc, output{mediaType: mediaTypeJSON}, list); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -57,18 +59,20 @@ func (s *server) respondList(ctx context.Context, w http.ResponseWriter, req *ht
 		return err
 	}
 	var chunks [][]byte
+	room := chunkPool.Get().(*[][]byte)
+	defer releaseChunks(room)
 	switch {
 	case out.convert == nil:
 		kind := sc.resource.ListKind
 		if kind == "" {
 			kind = sc.kind.Kind + "List"
 		}
-		chunks, err = encodeList(sc.kind.GroupVersion().String(), kind, list, func(chunks [][]byte, obj *document.Document) [][]byte {
+		chunks, err = encodeList(room, sc.kind.GroupVersion().String(), kind, list, func(chunks [][]byte, obj *document.Document) [][]byte {
 			return obj.Pieces(chunks)
 		})
 	case out.convert.Kind == kindPartialList:
 		gv := out.convert.GroupVersion()
-		chunks, err = encodeList(gv.String(), kindPartialList, list, func(chunks [][]byte, obj *document.Document) [][]byte {
+		chunks, err = encodeList(room, gv.String(), kindPartialList, list, func(chunks [][]byte, obj *document.Document) [][]byte {
 			return append(chunks, partial(obj, gv)...)
 		})
 	case out.convert.Kind == kindPartial:
@@ -106,14 +110,23 @@ func (sc *scope) listFromStored(ctx context.Context, list *rest.List) (*rest.Lis
 	return &converted, nil
 }
 
-// encodeList frames items by what a list says of itself. The bytes of items are
+// chunkPool holds room for the chunks of lists, which would be as much garbage as all else of a large one.
+var chunkPool = sync.Pool{New: func() any { return new([][]byte) }}
+
+func releaseChunks(room *[][]byte) {
+	clear(*room)
+	*room = (*room)[:0]
+	chunkPool.Put(room)
+}
+
+// encodeList frames items by what a list says of itself, in room. The bytes of items are
 // not copied. Members are in order, as in upstream's lists of custom resources.
-func encodeList(apiVersion, kind string, list *rest.List, item func([][]byte, *document.Document) [][]byte) ([][]byte, error) {
+func encodeList(room *[][]byte, apiVersion, kind string, list *rest.List, item func([][]byte, *document.Document) [][]byte) ([][]byte, error) {
 	meta, err := encodeListMeta(list)
 	if err != nil {
 		return nil, err
 	}
-	chunks := make([][]byte, 0, 4*len(list.Items)+2)
+	chunks := slices.Grow((*room)[:0], 4*len(list.Items)+3) // and a newline
 	chunks = append(chunks, []byte(`{"apiVersion":"`+apiVersion+`","items":[`))
 	comma := []byte(",")
 	for i, obj := range list.Items {
@@ -122,7 +135,8 @@ func encodeList(apiVersion, kind string, list *rest.List, item func([][]byte, *d
 		}
 		chunks = item(chunks, obj)
 	}
-	return append(chunks, []byte(`],"kind":"`+kind+`","metadata":`+meta+`}`)), nil
+	*room = append(chunks, []byte(`],"kind":"`+kind+`","metadata":`+meta+`}`))
+	return *room, nil
 }
 
 func encodeListMeta(list *rest.List) (string, error) {
