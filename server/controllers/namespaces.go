@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"sync"
@@ -120,7 +121,9 @@ func (c *Namespaces) Run(ctx context.Context) {
 		if time.Since(started) > lastRetry {
 			retry = firstRetry
 		}
-		c.cfg.Logger.Debug("watch of namespaces ended", "error", err)
+		if !errors.Is(err, io.EOF) {
+			c.cfg.Logger.Warn("namespaces cannot be followed; it is tried again", "error", err, "retryIn", retry)
+		}
 		pause(ctx, nil, retry)
 		retry = min(2*retry, lastRetry)
 	}

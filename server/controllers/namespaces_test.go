@@ -1,10 +1,14 @@
 package controllers
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -302,6 +306,35 @@ func TestSystemNamespacesComeBack(t *testing.T) {
 	list, err := c.namespaces.List(t.Context(), nil)
 	if err != nil || len(list.Items) != len(SystemNamespaces()) {
 		t.Errorf("%d namespaces, %v", len(list.Items), err)
+	}
+}
+
+// unlistable is a NamespaceReader that cannot list, as where kube-apiserver stored the namespaces.
+type unlistable struct{ NamespaceReader }
+
+func (unlistable) List(context.Context, *internalversion.ListOptions) (*rest.List, error) {
+	return nil, errors.New("it is protobuf")
+}
+
+// An operator is told why no namespace ends.
+func TestNamespacesTellsOfFailures(t *testing.T) {
+	c := newCluster(t)
+	log, lines := io.Pipe()
+	controller, err := NewNamespaces(NamespacesConfig{Namespaces: unlistable{c.namespaces}, Finalize: c.finalize, Status: c.status,
+		Catalog: func() rest.Catalog { return c.catalog }, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer lines.Close()
+	defer cancel()
+	run.Go(func() { controller.Run(ctx) })
+	defer time.AfterFunc(30*time.Second, func() { lines.Close() }).Stop()
+	line, err := bufio.NewReader(log).ReadString('\n')
+	if err != nil || !strings.Contains(line, "level=WARN") || !strings.Contains(line, "it is protobuf") {
+		t.Errorf("got %q, %v", line, err)
 	}
 }
 
