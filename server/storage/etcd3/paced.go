@@ -220,15 +220,16 @@ func (p *paced) sameHistory(ctx context.Context, at int64) error {
 func (p *paced) answer(ctx context.Context, resp *etcdserverpb.WatchResponse, events []*mvccpb.Event) (rest []*mvccpb.Event, err error) {
 	for {
 		n, _ := piece(events)
-		if err := p.offer(ctx, clientv3.WatchResponse{
+		err := p.offer(ctx, clientv3.WatchResponse{
 			Header: resp.Header, Events: events[:n], CompactRevision: resp.CompactRevision,
 			Canceled: resp.Canceled, CancelReason: resp.CancelReason,
-		}); err != nil {
-			return events, err
-		}
-		if n == 0 {
+		})
+		if n == 0 && !resp.Canceled {
+			// Also where it is not taken: nothing is to be read again up to there, which may be compacted by then.
 			p.next = max(p.next, resp.Header.GetRevision()+1)
-			return nil, nil
+		}
+		if err != nil || n == 0 {
+			return events, err
 		}
 		p.next = events[n-1].Kv.ModRevision + 1
 		if events = events[n:]; len(events) == 0 {

@@ -244,6 +244,35 @@ func TestPacedSameHistory(t *testing.T) {
 	}
 }
 
+// A watch of which nobody takes that nothing has happened goes on behind that: what was before may be compacted by then.
+func TestPacedProgressNotTaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		p, etcd := startScripted(ctx)
+		first := <-etcd.streams
+		first.say(
+			&etcdserverpb.WatchResponse{Header: at(10), Created: true},
+			&etcdserverpb.WatchResponse{Header: at(20), WatchId: clientv3.InvalidWatchID})
+		time.Sleep(2 * parkAfter)
+		p.read()
+		second := <-etcd.streams
+		if from := (<-second.requests).GetCreateRequest().StartRevision; from != 21 {
+			t.Errorf("the next stream begins at %d", from)
+		}
+		// That it is compacted is not passed over.
+		second.say(
+			&etcdserverpb.WatchResponse{Header: at(40), Created: true},
+			&etcdserverpb.WatchResponse{Header: at(40), Canceled: true, CompactRevision: 30})
+		p.rest()
+		time.Sleep(2 * parkAfter)
+		p.read()
+		if from := (<-(<-etcd.streams).requests).GetCreateRequest().StartRevision; from != 21 {
+			t.Errorf("the stream after it begins at %d", from)
+		}
+	})
+}
+
 // Who reads gets each answer, however long it is held up between saying that it reads and taking one. Only for one that does
 // not read is the stream closed.
 func TestPacedHeldReader(t *testing.T) {
