@@ -73,14 +73,16 @@ func (c *Cacher) unstick(ctx context.Context) {
 				break
 			}
 			quiet = 0
-			if c.config.Revision == nil {
-				_, _ = c.askRevision(ctx) // what it says is heard
-				asked = min(asked+1, quietDoublings)
+			if c.config.Revision != nil {
+				// It is not noted: where the storage was restored since, it is of the time before.
+				heard = c.config.Revision()
+			}
+			if heard > 0 {
+				asked = min(asked+1, sharedDoublings)
 				break
 			}
-			// It is not noted: where the storage was restored since, it is of the time before.
-			heard = c.config.Revision()
-			asked = min(asked+1, sharedDoublings)
+			_, _ = c.askRevision(ctx) // what it says is heard
+			asked = min(asked+1, quietDoublings)
 		}
 		if now := c.told.times.Load(); now != times {
 			times, quiet = now, 0

@@ -417,6 +417,26 @@ func TestQuietShares(t *testing.T) {
 	})
 }
 
+// Where others do not know the revision, a quiet cache asks for it.
+func TestQuietSharesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &mute{fake: newFake()}
+		c := newTestCacher(t, store, func(c *Config) { c.Revision = func() uint64 { return 0 } })
+		connect(t, c)
+		watcher := mustWatch(t, c, testPrefix, selecting(t, "1", "", ""))
+		time.Sleep(time.Hour)
+		store.silenced.Store(store.made.Load())
+		putPod(t, store, "a", "x", "", "")
+		time.Sleep(4 * time.Minute)
+		began := time.Now()
+		wantEvents(t, watcher, "ADDED a/x@"+rvString(store.rv))
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the event came %s later than within four minutes", waited)
+		}
+		c.Stop()
+	})
+}
+
 // What others have heard may be of before the storage was restored: no watch is stuck for that, and nothing is read again.
 func TestQuietSharesThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

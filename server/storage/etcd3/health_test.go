@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"weir.dev/weir/server/storage"
@@ -302,6 +303,40 @@ func forward(listener net.Listener, to string) {
 		}
 		go func() { _, _ = io.Copy(conn, from); _ = conn.Close() }()
 		go func() { _, _ = io.Copy(from, conn); _ = from.Close() }()
+	}
+}
+
+// deniedKV is that of a user who may do nothing outside of a prefix.
+type deniedKV struct {
+	clientv3.KV
+	asked atomic.Int64
+}
+
+func (d *deniedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if !strings.HasPrefix(key, etcd3.DefaultPrefix) {
+		d.asked.Add(1)
+		return nil, rpctypes.ErrPermissionDenied
+	}
+	return d.KV.Get(ctx, key, opts...)
+}
+
+// An etcd that does not let its user ask for the Health's key is up.
+func TestHealthDenied(t *testing.T) {
+	e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
+	client := e.Client()
+	kv := &deniedKV{KV: client.KV}
+	client.KV = kv
+	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(health.Close)
+	eventually(t, func() bool { return kv.asked.Load() > 3 || health.Down() != nil })
+	if err := health.Down(); err != nil {
+		t.Error(err)
+	}
+	if rv := health.Revision(); rv != 0 {
+		t.Errorf("revision %d", rv)
 	}
 }
 
