@@ -238,9 +238,9 @@ func (s scanner) upToTime(i int) int {
 
 // What is known of pieces is known to all texts of the process, as what unique holds is.
 var (
-	// seen holds hashes of pieces, each where its low bits say: a later one takes the place of an earlier. A piece that
-	// never comes again costs no more than that.
-	seen [seenPieces]atomic.Uint64
+	// seen holds hashes of pieces, two where their low bits say, the later first: another takes the place of the earlier. So
+	// two that objects have by turns are both found. A piece that never comes again costs no more than that.
+	seen [seenPieces / 2][2]atomic.Uint64
 	// latest holds pieces that are shared, each where latestOf says.
 	latest    [latestPieces]atomic.Pointer[unique.Handle[string]]
 	pieceSeed = maphash.MakeSeed()
@@ -249,8 +249,12 @@ var (
 // seenBefore reports whether a piece has come before, as far as is remembered.
 func seenBefore(text string) bool {
 	sum := maphash.String(pieceSeed, text)
-	slot := &seen[sum%seenPieces]
-	return slot.Load() == sum || slot.Swap(sum) == sum
+	slot := &seen[sum%uint64(len(seen))]
+	if slot[0].Load() == sum || slot[1].Load() == sum {
+		return true
+	}
+	slot[1].Store(slot[0].Swap(sum))
+	return false
 }
 
 // lately returns the piece that text begins with, if it was shared lately. To compare it is far less than to find its end:

@@ -138,6 +138,32 @@ func TestCompactOnce(t *testing.T) {
 	}
 }
 
+// TestCompactByTurns shows that two pieces are shared which objects have by turns, though their hashes fall on one place.
+func TestCompactByTurns(t *testing.T) {
+	at := func(i int) (fields string, place uint64) {
+		fields = ownedFields(fmt.Sprint("turns", i, "-"), 300)
+		entry := managed("x", fields)
+		start := strings.Index(entry, `{"apiVersion":"v1","fieldsType"`)
+		end := strings.Index(entry, `"time":`) + len(`"time":`)
+		return fields, maphash.String(pieceSeed, entry[start:end]) % seenPieces
+	}
+	one, place := at(0)
+	for i := 1; ; i++ {
+		other, same := at(i)
+		if same != place {
+			continue
+		}
+		for turn := range 2 {
+			for _, fields := range []string{one, other} {
+				if text := compact(managed("x", fields)); (text.shared != nil) != (turn > 0) {
+					t.Errorf("turn %d: shared: %t", turn, text.shared != nil)
+				}
+			}
+		}
+		return
+	}
+}
+
 // craftedEntry is an entry whose text could be taken for that of others: most begin alike, some go on where others end.
 func craftedEntry(r *rand.Rand) string {
 	space := func() string { return []string{"", "", "", " ", "  "}[r.IntN(5)] }
