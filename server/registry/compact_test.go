@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,38 @@ func TestRowsThatShare(t *testing.T) {
 			same("delete", []string{"DELETED " + string(deleted.Bytes())}, of[2:])
 			same("list after it all", list(s, joined), list(whole, (*document.Document).Bytes))
 		})
+	}
+}
+
+// What became of a row that shares is remembered by where it is, and read again without putting its text together.
+func TestUpgradedRowsThatShare(t *testing.T) {
+	s := onEtcd(t, etcd3test.New(t), func(*cacher.Config) {})
+	s.cfg.Upgrade = func(obj *document.Document) (*document.Document, error) {
+		return obj.Edit().Set(true, "spec", "new").Document()
+	}
+	ctx := inNamespace(t, "default")
+	mustCreate(t, s, ctx, managedWidget(t, "a"))
+	mustCreate(t, s, ctx, managedWidget(t, "bb"))
+	if _, err := s.List(ctx, nil); err != nil { // the cache has come to it
+		t.Fatal(err)
+	}
+	row, err := s.cfg.Storage.Get(ctx, s.cfg.Prefix+"/default/bb", storage.GetOptions{ResourceVersion: "0"})
+	if err != nil || len(row.Value.Pieces(nil)) < 5 {
+		t.Fatalf("row %v: %v", row, err)
+	}
+	if _, err := s.read(row); err != nil {
+		t.Fatal(err)
+	}
+	runtime.GC()
+	if at := s.upgrades.byRV[row.ResourceVersion].stored.Value(); at != row.Value.Place() {
+		t.Errorf("the row is remembered at %p, and is at %p", at, row.Value.Place())
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		if obj, err := s.read(row); err != nil || !obj.Get("spec", "new").Exists() {
+			t.Errorf("read: %v", err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations to read what is remembered", n)
 	}
 }
 

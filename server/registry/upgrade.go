@@ -75,20 +75,21 @@ func size(obj *document.Document) int {
 
 // read returns the object of a row that is stored now.
 func (s *Store) read(row storage.Row) (*document.Document, error) {
-	return s.current(row, document.FromCanonical(row.Value.Bytes()))
+	return s.current(row, func() *document.Document { return document.FromCanonical(row.Value.Bytes()) })
 }
 
-// current is upgrade for the object of a row that is stored now. What it makes is remembered.
-func (s *Store) current(row storage.Row, obj *document.Document) (*document.Document, error) {
+// current is upgrade for the object of a row that is stored now, which is not asked for where what becomes of it is remembered.
+func (s *Store) current(row storage.Row, stored func() *document.Document) (*document.Document, error) {
 	if s.cfg.Upgrade == nil {
-		return obj, nil
+		return stored(), nil
 	}
 	switch upgraded, known := s.upgrades.get(row); {
 	case upgraded != nil:
 		return upgraded, nil
 	case known:
-		return obj, nil
+		return stored(), nil
 	}
+	obj := stored()
 	upgraded, err := s.upgrade(obj)
 	if err != nil {
 		return nil, err
