@@ -3,6 +3,8 @@ package etcd3
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -366,4 +368,106 @@ func TestPacedKept(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever streams do and however their watches are read, each gets all events once, in order and by whole revisions, and what is
+// kept stays within its bound and is given back.
+func TestHammerPaced(t *testing.T) {
+	for seed := range uint64(20) {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			shared := &ahead{}
+			var reading, telling sync.WaitGroup
+			for i := range uint64(6) {
+				etcd := &scripted{streams: make(chan *scriptedStream)}
+				telling.Go(func() { etcd.erratic(ctx, rand.New(rand.NewPCG(seed, i))) })
+				p := &paced{client: etcd, key: "/a/", end: "/a0", progress: true, next: 11, ahead: shared}
+				p.start(ctx, context.Background())
+				reading.Go(func() { p.readErratically(t, rand.New(rand.NewPCG(i, seed))) })
+			}
+			reading.Wait()
+			cancel()
+			telling.Wait()
+			synctest.Wait()
+			if used := shared.inUse(); used != 0 {
+				t.Errorf("%d bytes are kept in the end", used)
+			}
+		})
+	}
+}
+
+// lastErratic is the last revision of an erratic etcd.
+const lastErratic = 150
+
+// eventsOf returns those of a revision, the same each time.
+func eventsOf(rev int64) []*mvccpb.Event {
+	events := make([]*mvccpb.Event, 1+rev%3)
+	for i := range events {
+		events[i] = &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte{byte(i)}, Value: mib[:rev*7919%int64(len(mib))], ModRevision: rev}}
+	}
+	return events
+}
+
+// erratic has the streams of an etcd tell some revisions at a time, in fragments or not, and of progress, and break.
+func (s *scripted) erratic(ctx context.Context, r *rand.Rand) {
+	for {
+		var stream *scriptedStream
+		select {
+		case stream = <-s.streams:
+		case <-ctx.Done():
+			return
+		}
+		rev := (<-stream.requests).GetCreateRequest().StartRevision
+		more := stream.say(&etcdserverpb.WatchResponse{Header: at(lastErratic), Created: true})
+		for more && r.IntN(40) > 0 {
+			var events []*mvccpb.Event
+			for n := r.IntN(8); n > 0 && rev <= lastErratic; n-- {
+				events = append(events, eventsOf(rev)...)
+				rev++
+			}
+			for more && len(events) > 0 && r.IntN(2) == 0 {
+				n := 1 + r.IntN(len(events))
+				if n == len(events) {
+					break
+				}
+				more = stream.say(&etcdserverpb.WatchResponse{Header: at(lastErratic), Events: events[:n:n], Fragment: true})
+				events = events[n:]
+			}
+			if more && len(events) > 0 {
+				more = stream.say(&etcdserverpb.WatchResponse{Header: at(lastErratic), Events: events})
+			}
+			if rev > lastErratic && more && r.IntN(2) == 0 {
+				more = stream.say(&etcdserverpb.WatchResponse{Header: at(lastErratic), WatchId: clientv3.InvalidWatchID})
+			}
+			time.Sleep(time.Duration(r.IntN(int(parkAfter))))
+		}
+		close(stream.answers)
+	}
+}
+
+func (p *paced) readErratically(t *testing.T, r *rand.Rand) {
+	for next := int64(11); next <= lastErratic; {
+		answer := p.take(t, time.Duration(r.IntN(3))*parkAfter)
+		for events := answer.Events; len(events) > 0; next++ {
+			for i, want := range eventsOf(next) {
+				if i >= len(events) || events[i].Kv.ModRevision != next || events[i].Kv.Key[0] != want.Kv.Key[0] {
+					t.Errorf("event %d of revision %d is missing or torn", i, next)
+					return
+				}
+			}
+			events = events[len(eventsOf(next)):]
+		}
+		if answer.IsProgressNotify() && answer.Header.Revision >= next {
+			t.Errorf("progress at %d before the events of %d", answer.Header.Revision, next)
+		}
+		if used := p.ahead.inUse(); used > aheadBytes {
+			t.Errorf("%d bytes are kept", used)
+		}
+		switch r.IntN(12) {
+		case 0:
+			time.Sleep(2 * keepFor)
+		case 1, 2, 3:
+			time.Sleep(3 * parkAfter)
+		}
+	}
 }
