@@ -23,6 +23,9 @@ func (c *Namespaces) setConditions(ctx context.Context, ns *document.Document, l
 	uid := m.UID()
 	conditions := c.conditions(left, failed)
 	info := onUID{uid: &uid, UpdateFunc: func(_ context.Context, old *document.Document) (*document.Document, error) {
+		if !waits(old) {
+			return old, nil
+		}
 		var status corev1.NamespaceStatus
 		if v := old.Get("status"); v.Exists() {
 			if err := json.Unmarshal(v.Raw(), &status); err != nil {

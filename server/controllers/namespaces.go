@@ -277,7 +277,7 @@ func (c *Namespaces) step(ctx context.Context, name string) (left []remainder, d
 	case !waits(ns):
 		return nil, true, nil
 	}
-	left, failed := c.sweep(ctx, name)
+	left, failed := c.sweep(ctx, ns)
 	if len(failed) == 0 && len(left) == 0 {
 		err := c.finalize(ctx, ns)
 		return nil, err == nil, err
@@ -293,6 +293,9 @@ func (c *Namespaces) finalize(ctx context.Context, ns *document.Document) error 
 	m := rest.MetaOf(ns)
 	uid := m.UID()
 	info := onUID{uid: &uid, UpdateFunc: func(_ context.Context, old *document.Document) (*document.Document, error) {
+		if !waits(old) {
+			return old, nil
+		}
 		keep := []any{}
 		for _, f := range finalizers(old) {
 			if f != string(corev1.FinalizerKubernetes) {

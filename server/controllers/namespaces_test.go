@@ -309,6 +309,49 @@ func TestSystemNamespacesComeBack(t *testing.T) {
 	}
 }
 
+// restored is a NamespaceReader that has seen a namespace being deleted, at first; then nobody has deleted it.
+type restored struct {
+	NamespaceReader
+	gets atomic.Int32
+}
+
+func (r *restored) Get(ctx context.Context, name string, opts *metav1.GetOptions) (*document.Document, error) {
+	obj, err := r.NamespaceReader.Get(ctx, name, opts)
+	if err == nil && r.gets.Add(1) == 1 {
+		return obj.Edit().Set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp").Document()
+	}
+	return obj, err
+}
+
+// The content of a namespace stays, and its finalizer, where the storage was restored from a state before its deletion.
+func TestNamespaceOfRestored(t *testing.T) {
+	for _, content := range []bool{true, false} {
+		t.Run(fmt.Sprintf("content %t", content), func(t *testing.T) {
+			c := newCluster(t)
+			if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+				t.Fatal(err)
+			}
+			if content {
+				c.create(t, c.widgets, "Widget", "a", `"name":"w"`)
+			}
+			reader := &restored{NamespaceReader: c.namespaces}
+			controller, err := NewNamespaces(NamespacesConfig{Namespaces: reader, Finalize: c.finalize, Status: c.status,
+				Catalog: func() rest.Catalog { return c.catalog }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			controller.end(t.Context(), "a")
+			ns, err := c.namespaces.Get(t.Context(), "a", nil)
+			if err != nil || len(finalizers(ns)) != 1 || ns.Get("status", "conditions").Exists() {
+				t.Errorf("the namespace is %s, %v", ns.Bytes(), err)
+			}
+			if n, err := c.widgets.Count(t.Context()); err != nil || (n == 1) != content {
+				t.Errorf("%d widgets, %v", n, err)
+			}
+		})
+	}
+}
+
 // unlistable is a NamespaceReader that cannot list, as where kube-apiserver stored the namespaces.
 type unlistable struct{ NamespaceReader }
 

@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/request"
 	"weir.dev/weir/server/rest"
 )
@@ -25,11 +27,22 @@ type remainder struct {
 	resourceVersion string
 }
 
+// errNotEnding: the storage was restored, while the namespace was swept, from a state in which nobody has deleted it.
+var errNotEnding = errors.New("namespace is not being deleted")
+
 // sweep deletes all objects in a namespace and returns what is left, since it has finalizers or
 // ends in its own time. One resource that fails does not keep the others.
-func (c *Namespaces) sweep(ctx context.Context, namespace string) (left []remainder, failed []error) {
+func (c *Namespaces) sweep(ctx context.Context, ns *document.Document) (left []remainder, failed []error) {
+	namespace := rest.MetaOf(ns).Name()
+	ending := func() error {
+		live, err := c.cfg.Namespaces.Get(ctx, namespace, &metav1.GetOptions{})
+		if err == nil && (!waits(live) || rest.MetaOf(live).UID() != rest.MetaOf(ns).UID()) {
+			err = errNotEnding
+		}
+		return err
+	}
 	catalog := c.cfg.Catalog()
-	ctx = rest.WithCatalog(request.WithNamespace(ctx, namespace), catalog)
+	in := rest.WithCatalog(request.WithNamespace(ctx, namespace), catalog)
 	for _, r := range catalog.Resources() {
 		if !r.Namespaced {
 			continue
@@ -38,7 +51,7 @@ func (c *Namespaces) sweep(ctx context.Context, namespace string) (left []remain
 		if storage == nil {
 			continue
 		}
-		rem, err := empty(ctx, storage)
+		rem, err := empty(in, storage, ending)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", r.GroupResource(), err))
 			continue
@@ -66,8 +79,8 @@ func deletable(r *rest.Resource) any {
 	return nil
 }
 
-// empty deletes the objects in the namespace of ctx and looks what is left.
-func empty(ctx context.Context, storage any) (remainder, error) {
+// empty deletes the objects in the namespace of ctx, where there are any and ending has no error, and looks what is left.
+func empty(ctx context.Context, storage any, ending func() error) (remainder, error) {
 	lister := storage.(rest.Lister)
 	collection, ok := storage.(rest.CollectionDeleter)
 	first := &internalversion.ListOptions{}
@@ -80,6 +93,9 @@ func empty(ctx context.Context, storage any) (remainder, error) {
 	}
 	if len(list.Items) == 0 {
 		return remainder{}, nil
+	}
+	if err := ending(); err != nil {
+		return remainder{}, err
 	}
 	background := metav1.DeletePropagationBackground
 	opts := &metav1.DeleteOptions{PropagationPolicy: &background}
