@@ -158,7 +158,7 @@ func (t Text) Sum(seed maphash.Seed) uint64 {
 // Compact returns the same row in less memory: pieces of its text that other texts have too are in memory once. These are
 // those that say in metadata.managedFields what a manager owns, a third of a small object, which all objects that are
 // written in one way have, but for the time. A piece is shared from the second time on that it comes. What is the row's own,
-// its key too, is then in one allocation: a part of the key keeps all of it. It returns r itself where there is nothing to
+// its key too, is then in one allocation: a part of the key keeps all of it. It returns r itself where there is little to
 // share.
 func (r Row) Compact() Row {
 	text := r.Value.own
