@@ -112,7 +112,7 @@ func (r toldRows) Follow(ctx context.Context, h RowHandler) error {
 // A dependent stays whose owner is there, whatever was seen of it: the storage may have been restored from an earlier state since,
 // and a row that cannot be read is in no listing.
 func TestGarbageAsksBeforeItDeletes(t *testing.T) {
-	for _, seen := range []string{"gone", "waiting", "not listed"} {
+	for _, seen := range []string{"gone", "waiting", "orphaning", "not listed"} {
 		t.Run(seen, func(t *testing.T) {
 			c := newCluster(t)
 			for _, r := range c.catalog {
@@ -155,8 +155,9 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 					switch seen {
 					case "gone":
 						h.Remove(owner)
-					case "waiting":
-						waiting, err := owner.Edit().Set([]any{"foregroundDeletion"}, "metadata", "finalizers").
+					case "waiting", "orphaning":
+						finalizer := map[string]string{"waiting": "foregroundDeletion", "orphaning": "orphan"}[seen]
+						waiting, err := owner.Edit().Set([]any{finalizer}, "metadata", "finalizers").
 							Set("2026-01-01T00:00:00Z", "metadata", "deletionTimestamp").Document()
 						if err != nil {
 							t.Error(err)

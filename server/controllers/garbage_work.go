@@ -32,6 +32,13 @@ func (c *Garbage) orphan(ctx context.Context, objects inventory, id identity) er
 	if !objects.serves(id.GroupKind) {
 		return &unknownKindError{id.GroupKind}
 	}
+	obj, err := objects.get(ctx, id)
+	if err != nil || obj == nil {
+		return err
+	}
+	if l, ok := lineageOf(obj); !ok || l.waits != waitsForOrphans {
+		return nil // the storage was restored from a state before its deletion
+	}
 	dependents := c.graph.dependents(id.uid, func(e *edge) bool { return objects.serves(e.node.GroupKind) })
 	if err := c.disown(ctx, objects, id.uid, dependents); err != nil {
 		return err
