@@ -10,10 +10,13 @@ type Pieces interface {
 	Pieces(dst [][]byte) [][]byte
 }
 
-// FromPieces returns the Documents of n texts, of which text returns the i-th. It does what FromCanonical does for each,
-// and allocates them together: the one that lives longest keeps all. A text that is only asked for its Pieces is never put
-// together.
-func FromPieces(n int, text func(i int) Pieces) []*Document {
+// FromPieces is FromCanonical for a text that is kept in pieces. It is put together when it is first read, or asked for its
+// Bytes, never for its Pieces.
+func FromPieces(text Pieces) *Document { return &Document{pieces: text} }
+
+// FromAllPieces is FromPieces for n texts, of which text returns the i-th. The Documents are allocated together: the one
+// that lives longest keeps all.
+func FromAllPieces(n int, text func(i int) Pieces) []*Document {
 	docs, together := make([]*Document, n), make([]Document, n)
 	for i := range docs {
 		docs[i] = &together[i]

@@ -38,7 +38,7 @@ func TestFromPieces(t *testing.T) {
 		{pieces: []string{`{"a":{"b":"x"}`, `,"c":1}`}},
 		{pieces: []string{`{"b":1,`, `"a":2}`}}, // not canonical
 	}
-	docs := document.FromPieces(len(texts), func(i int) document.Pieces { return texts[i] })
+	docs := document.FromAllPieces(len(texts), func(i int) document.Pieces { return texts[i] })
 	for i, d := range docs {
 		whole := strings.Join(texts[i].pieces, "")
 		if got := d.Pieces(nil); len(got) != len(texts[i].pieces) {
@@ -74,6 +74,9 @@ func TestFromPieces(t *testing.T) {
 		if !d.Equal(document.FromCanonical([]byte(whole))) {
 			t.Error("not equal to the whole")
 		}
+	}
+	if got := string(document.FromPieces(texts[0]).Bytes()); got != `{"a":{"b":"x"}}` {
+		t.Errorf("Bytes() = %s", got)
 	}
 	patch, err := document.Parse([]byte(`{"a":{"b":"y"}}`))
 	if err != nil {

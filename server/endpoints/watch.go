@@ -214,7 +214,7 @@ func (f *frames) add(ctx context.Context, event *rest.Event) error {
 	case f.out.convert != nil:
 		chunks = append(chunks, partial(obj, f.out.convert.GroupVersion())...)
 	default:
-		chunks = append(chunks, obj.Bytes())
+		chunks = obj.Pieces(chunks)
 	}
 	f.chunks = append(chunks, frameEnd)
 	return nil

@@ -34,7 +34,7 @@ func writeBytes(w http.ResponseWriter, req *http.Request, out output, code int, 
 
 // writeDocument answers with a document.
 func writeDocument(w http.ResponseWriter, req *http.Request, out output, code int, doc *document.Document) {
-	writeAnswer(w, req, out, code, [][]byte{doc.Bytes()})
+	writeAnswer(w, req, out, code, doc.Pieces(nil))
 }
 
 // writeMeta answers with a value of package metav1 or alike.

@@ -26,7 +26,7 @@ func (s *Store) List(ctx context.Context, opts *internalversion.ListOptions) (*r
 	if err != nil {
 		return nil, s.failed("list", "", err)
 	}
-	items := document.FromPieces(len(list.Rows), func(i int) document.Pieces { return &list.Rows[i].Value })
+	items := document.FromAllPieces(len(list.Rows), func(i int) document.Pieces { return &list.Rows[i].Value })
 	for i, row := range list.Rows {
 		if items[i], err = s.current(row, func() *document.Document { return items[i] }); err != nil {
 			return nil, err

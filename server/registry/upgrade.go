@@ -70,26 +70,34 @@ func size(obj *document.Document) int {
 	if obj == nil {
 		return 0
 	}
-	return len(obj.Bytes())
+	return obj.Len()
 }
 
 // read returns the object of a row that is stored now.
 func (s *Store) read(row storage.Row) (*document.Document, error) {
-	return s.current(row, func() *document.Document { return document.FromCanonical(row.Value.Bytes()) })
+	return s.current(row, func() *document.Document { return stored(row.Value) })
+}
+
+// stored returns the object of a row's text.
+func stored(text storage.Text) *document.Document {
+	if text.IsWhole() {
+		return document.FromCanonical(text.Bytes())
+	}
+	return document.FromPieces(text)
 }
 
 // current is upgrade for the object of a row that is stored now, which is not asked for where what becomes of it is remembered.
-func (s *Store) current(row storage.Row, stored func() *document.Document) (*document.Document, error) {
+func (s *Store) current(row storage.Row, object func() *document.Document) (*document.Document, error) {
 	if s.cfg.Upgrade == nil {
-		return stored(), nil
+		return object(), nil
 	}
 	switch upgraded, known := s.upgrades.get(row); {
 	case upgraded != nil:
 		return upgraded, nil
 	case known:
-		return stored(), nil
+		return object(), nil
 	}
-	obj := stored()
+	obj := object()
 	upgraded, err := s.upgrade(obj)
 	if err != nil {
 		return nil, err

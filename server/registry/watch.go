@@ -109,7 +109,7 @@ func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	if have := slot.Load(); have != nil && have.stored.Is(row.Value) {
 		return have, nil
 	}
-	obj, err := s.upgrade(document.FromCanonical(row.Value.Bytes()))
+	obj, err := s.upgrade(stored(row.Value))
 	if err != nil {
 		return nil, err
 	}

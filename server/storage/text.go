@@ -51,6 +51,9 @@ func NewText(raw []byte) Text {
 // IsZero reports whether there is no object.
 func (t Text) IsZero() bool { return t.own == "" }
 
+// IsWhole reports whether the text is in one piece, so that Bytes costs nothing.
+func (t Text) IsWhole() bool { return t.shared == nil }
+
 // Len returns the length of the text in bytes.
 func (t Text) Len() int {
 	n := len(t.own)
