@@ -23,14 +23,20 @@ func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextens
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		Revised:    crd.Generation > 1,
 	}
+	// One that kube-apiserver stored may have a conversion that is not made here. Where all objects are in the storage version, that
+	// can be served without; any other version would show, and then store, half of an object.
+	converted := crd.Spec.Conversion != nil && crd.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
+		if converted && !v.Storage && slices.Contains(crd.Status.StoredVersions, v.Name) {
+			return nil, fmt.Errorf("objects may be stored in version %s, and conversion strategy %s is not supported", v.Name, crd.Spec.Conversion.Strategy)
+		}
 		if v.Storage {
 			d.StorageVersion = v.Name
 		}
 		version := resources.Version{
 			Name:            v.Name,
-			Served:          v.Served,
+			Served:          v.Served && (v.Storage || !converted),
 			PreserveUnknown: crd.Spec.PreserveUnknownFields,
 		}
 		if v.Schema != nil {
