@@ -75,7 +75,8 @@ type Config struct {
 	// OnInconsistent is told of a difference that a comparison has found, after the cache has begun to be
 	// filled again. It must not wait; nil is not told.
 	OnInconsistent func(error)
-	// Revision returns one that the storage has had some seconds ago, as somebody knows who asks for many caches; nil: each asks.
+	// Revision returns one that the storage has had some seconds ago, as somebody knows who asks for many caches; nil, or 0 told: each
+	// asks.
 	Revision func() uint64
 	// Clock is the time; nil means the system's.
 	Clock clock.Clock

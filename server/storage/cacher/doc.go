@@ -15,5 +15,6 @@
 // A watcher costs a few hundred bytes and no goroutine. It is woken only for events
 // that its key prefix, or the one field or label value that its selector demands, may
 // concern. One that does not keep up falls behind by itself, and only when the ring
-// has overwritten what it has not read does it end with storage.ErrCodeExpired.
+// has overwritten what it has not read does it end, cleanly: the next watch, from where
+// it was, reads from the storage what the storage still has.
 package cacher

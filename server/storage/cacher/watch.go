@@ -411,8 +411,9 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 			return true // not within a revision, from which a client could not go on
 		}
 		if e == nil {
+			// The storage may have what the ring has not: the next watch, from what this one has brought, looks.
 			w.cacher.metrics.terminated.Inc()
-			w.err = w.tooOld()
+			w.err = io.EOF
 			return false
 		}
 		if e.kind == cut {
