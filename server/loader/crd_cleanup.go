@@ -23,7 +23,8 @@ const (
 	cleanupPauseMax = 5 * time.Second
 )
 
-// cleanup removes the objects of a definition that is being deleted, and then lets the definition go.
+// cleanup removes the objects of a definition that is being deleted, and then lets the definition go. It asks for the definition
+// before it deletes: that of a restored storage may not be being deleted, and another one may have its name by now.
 type cleanup struct {
 	*Loader
 	name string
@@ -55,6 +56,19 @@ func (c *cleanup) run(ctx context.Context) {
 }
 
 func (c *cleanup) once(ctx context.Context) (done bool, err error) {
+	getter, ok := c.builtin(crdResource).(rest.Getter)
+	if !ok {
+		return false, fmt.Errorf("%s cannot be read", crdResource)
+	}
+	live, err := getter.Get(ctx, c.name, &metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	case !c.waits(live):
+		return true, nil
+	}
 	if empty, err := c.empty(ctx); err != nil || !empty {
 		return false, err
 	}
@@ -63,12 +77,11 @@ func (c *cleanup) once(ctx context.Context) (done bool, err error) {
 		return false, fmt.Errorf("%s cannot be updated", crdResource)
 	}
 	_, _, err = updater.Update(ctx, c.name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
-		meta := rest.MetaOf(old)
-		if meta.UID() != c.uid {
+		if !c.waits(old) {
 			return old, nil
 		}
 		var kept []any
-		for _, f := range meta.Finalizers() {
+		for _, f := range rest.MetaOf(old).Finalizers() {
 			if f != apiextensionsv1.CustomResourceCleanupFinalizer {
 				kept = append(kept, f)
 			}
@@ -85,6 +98,12 @@ func (c *cleanup) once(ctx context.Context) (done bool, err error) {
 		return true, nil
 	}
 	return false, err
+}
+
+// waits reports whether crd is the definition, and waits for its objects to go.
+func (c *cleanup) waits(crd *document.Document) bool {
+	meta := rest.MetaOf(crd)
+	return meta.UID() == c.uid && meta.Deleting() && slices.Contains(meta.Finalizers(), apiextensionsv1.CustomResourceCleanupFinalizer)
 }
 
 // empty deletes what can be deleted, by the strategy that is in force now, and reports whether nothing is left.

@@ -24,8 +24,8 @@ type crdState struct {
 	served bool
 	// err says why the newest spec is not in force.
 	err error
-	// cleaning is set while its objects are being removed.
-	cleaning bool
+	// cleaning is set while its objects are being removed, again when it was seen to be deleted meanwhile.
+	cleaning, again bool
 }
 
 func (s *crdState) groupResource() schema.GroupResource {
@@ -88,12 +88,14 @@ func (l *Loader) applyCRDLocked(obj *document.Document) (changed bool) {
 		l.crds[crd.Name] = s
 	}
 	s.crd = crd
-	if same {
-		return false
+	if !same {
+		changed = l.serveCRDLocked(s)
 	}
-	changed = l.serveCRDLocked(s)
 	if crd.DeletionTimestamp != nil {
 		l.startCleanupLocked(s)
+	}
+	if same {
+		return false
 	}
 	l.enqueueCRDStatus(crd.Name)
 	return changed
@@ -217,7 +219,11 @@ func (l *Loader) crdStatus(crd *apiextensionsv1.CustomResourceDefinition) (chang
 
 // startCleanupLocked removes the objects of a definition that is being deleted, then its finalizer.
 func (l *Loader) startCleanupLocked(s *crdState) {
-	if s.cleaning || !slices.Contains(s.crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+	if !slices.Contains(s.crd.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
+		return
+	}
+	if s.cleaning {
+		s.again = true
 		return
 	}
 	s.cleaning = true
@@ -225,5 +231,13 @@ func (l *Loader) startCleanupLocked(s *crdState) {
 	if s.served {
 		c.objects = s.groupResource()
 	}
-	l.background.start(c.run)
+	l.background.start(func(ctx context.Context) {
+		c.run(ctx)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		again := s.again && l.crds[c.name] == s && ctx.Err() == nil
+		if s.cleaning, s.again = false, false; again && s.crd.DeletionTimestamp != nil {
+			l.startCleanupLocked(s)
+		}
+	})
 }
