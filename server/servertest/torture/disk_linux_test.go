@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// diskBytes is the size of smallDisk: etcd wants twice 64 MB at once for its log.
-const diskBytes = "200m"
+// diskBytes is the size of smallDisk: etcd wants twice 64 MB at once for its log, and as much again to mend one that ends
+// within a write; beside these is the database.
+const diskBytes = "500m"
 
 // smallDisk returns a file system of a small size. To mount one takes the capability SYS_ADMIN, and a system that lets
 // who has it: where either is not so the test is skipped. In CI (the variable CI is set) it fails where a mount is
