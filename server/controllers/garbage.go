@@ -153,6 +153,7 @@ func (h rowHandler) End() {
 	h.mu.Lock()
 	h.unparkLocked() // some may be gone
 	h.mu.Unlock()
+	h.noteKinds()
 	nodes, owners := h.graph.size()
 	h.cfg.Logger.Debug("owners are known", "dependents", nodes, "owners", owners)
 }
@@ -254,12 +255,20 @@ func (c *Garbage) unparkLocked() {
 	clear(c.parked)
 }
 
+// noteKinds has the kinds known that are served, before any object needs them.
+func (c *Garbage) noteKinds() {
+	catalog, release := c.cfg.Pin()
+	defer release()
+	c.kinds.inventory(catalog)
+}
+
 func (c *Garbage) unparkNowAndThen(ctx context.Context) {
 	ticker := time.NewTicker(c.cfg.Resync)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
+			c.noteKinds()
 			c.unpark()
 		case <-ctx.Done():
 			return

@@ -387,6 +387,13 @@ func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 	return n == nil || n.waits != waitsForDependents, o
 }
 
+// ended reports whether the end of an owner was seen since the last listing began.
+func (g *graph) ended(o *owner) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return o != nil && o.gone
+}
+
 // dependents returns those of an object, each once, for which keep is true.
 func (g *graph) dependents(uid types.UID, keep func(*edge) bool) []identity {
 	g.mu.Lock()

@@ -27,6 +27,8 @@ type kindIndex struct {
 	mu         sync.Mutex
 	generation uint64                              // guarded by mu
 	kinds      map[schema.GroupKind]*rest.Resource // guarded by mu; never written to once made
+	// custom has the kinds of definitions that are or were there.
+	custom map[schema.GroupKind]schema.GroupResource // guarded by mu
 }
 
 // inventory returns access to the objects of a catalog.
@@ -35,13 +37,20 @@ func (x *kindIndex) inventory(catalog rest.Catalog) inventory {
 	defer x.mu.Unlock()
 	if generation := catalog.Generation(); x.kinds == nil || x.generation != generation {
 		x.generation, x.kinds = generation, map[schema.GroupKind]*rest.Resource{}
+		if x.custom == nil {
+			x.custom = map[schema.GroupKind]schema.GroupResource{}
+		}
 		for _, r := range catalog.Resources() {
 			if storage, _ := versionOf(r); storage != nil {
-				x.kinds[schema.GroupKind{Group: r.Group, Kind: r.Kind}] = r
+				kind := schema.GroupKind{Group: r.Group, Kind: r.Kind}
+				x.kinds[kind] = r
+				if r.Custom {
+					x.custom[kind] = r.GroupResource()
+				}
 			}
 		}
 	}
-	return inventory{catalog: catalog, kinds: x.kinds}
+	return inventory{catalog: catalog, kinds: x.kinds, index: x}
 }
 
 // versionOf returns a storage of the resource, that of the version in which objects are stored where it is served.
@@ -63,6 +72,26 @@ func versionOf(r *rest.Resource) (collectable, *rest.Version) {
 type inventory struct {
 	catalog rest.Catalog
 	kinds   map[schema.GroupKind]*rest.Resource
+	index   *kindIndex
+}
+
+// undefined reports whether a kind was served whose definition is gone by now.
+func (c inventory) undefined(ctx context.Context, kind schema.GroupKind) (bool, error) {
+	c.index.mu.Lock()
+	gr, ok := c.index.custom[kind]
+	c.index.mu.Unlock()
+	definition := identity{GroupKind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, name: gr.String()}
+	if !ok || !c.serves(definition.GroupKind) {
+		return false, nil
+	}
+	ctx, s, _, err := c.storage(ctx, definition)
+	if err != nil {
+		return false, err
+	}
+	if _, err = s.Get(ctx, definition.name, &metav1.GetOptions{}); apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
 }
 
 // serves reports whether objects of a kind can be reached.

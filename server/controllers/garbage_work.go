@@ -182,6 +182,11 @@ func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, 
 	}
 	namespaced, err := objects.namespaced(r.GroupKind)
 	if err != nil {
+		if c.graph.ended(o) { // maybe with its definition, which is asked for instead
+			if undefined, err := objects.undefined(ctx, r.GroupKind); undefined || err != nil {
+				return standsAbsent, err
+			}
+		}
 		return standsUnknown, fmt.Errorf("owner %q: %w", r.name, err)
 	}
 	if namespaced && namespace == "" {
