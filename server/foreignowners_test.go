@@ -138,3 +138,50 @@ func TestProtobufOfKubeAPIServer(t *testing.T) {
 		}
 	}
 }
+
+// A copy that --etcd-servers-overrides left behind is removed: what it is a copy of still goes with its owner. One that is copied
+// under a running server goes with its dependents.
+func TestRemovalOfWhatIsLeftBehind(t *testing.T) {
+	secrets := corev1.SchemeGroupVersion.WithResource("secrets")
+	mainAt, main := externalEtcd(t)
+	otherAt, other := externalEtcd(t)
+	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{mainAt},
+		Storage: server.StorageConfig{ServersOverrides: []string{"/configmaps#" + otherAt}}}})
+	owner := all.create(secrets, "default", "Secret", "owner")
+	owned := all.configMap("default", "owned", ownedBy(owner, true))
+	const key = "/registry/configmaps/default/"
+	row, err := other.Get(t.Context(), key+"owned")
+	if err != nil || len(row.Kvs) != 1 {
+		t.Fatalf("%v, %v", row, err)
+	}
+	if _, err := main.Put(t.Context(), key+"owned", string(row.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := main.Delete(t.Context(), key+"owned"); err != nil {
+		t.Fatal(err)
+	}
+	settle := func() { // by the stream of the main etcd
+		first := all.create(secrets, "default", "Secret", "settle")
+		second := all.create(secrets, "default", "Secret", "settled", ownedBy(first, false))
+		all.delete(first, metav1.DeletePropagationBackground)
+		all.awaitGone(second)
+	}
+	settle()
+	all.delete(owner, metav1.DeletePropagationBackground)
+	all.awaitGone(owned)
+
+	const left = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"left","namespace":"default","uid":"uid-left"}}`
+	if _, err := main.Put(t.Context(), key+"left", left); err != nil {
+		t.Fatal(err)
+	}
+	settle()
+	if _, err := other.Put(t.Context(), key+"left", left); err != nil {
+		t.Fatal(err)
+	}
+	copied := object{&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap",
+		"metadata": map[string]any{"name": "left", "namespace": "default", "uid": "uid-left"}}}, configMaps}
+	dependent := all.create(secrets, "default", "Secret", "dependent", ownedBy(copied, true))
+	all.settle("default")
+	all.delete(copied, metav1.DeletePropagationForeground)
+	all.awaitGone(dependent, copied)
+}

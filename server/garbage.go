@@ -137,7 +137,7 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 				if err != nil {
 					return fmt.Errorf("what was deleted: %w", err)
 				}
-				h.Remove(document.FromCanonical(last))
+				at.remove(h, e.Row.Key, document.FromCanonical(last))
 			}
 		}
 	}
@@ -145,11 +145,24 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 
 // put gives the collector an object. What was left behind when a resource was placed elsewhere is there, though no request finds it.
 func (c *lineageCluster) put(h controllers.RowHandler, key string, obj *document.Document) {
-	if obj.Get(foreignMember).Exists() || !c.has(key) {
+	if c.foreign(key, obj) {
 		h.Foreign(obj)
 	} else {
 		h.Put(obj)
 	}
+}
+
+// remove tells the collector of the last state of an object that is deleted.
+func (c *lineageCluster) remove(h controllers.RowHandler, key string, obj *document.Document) {
+	if c.foreign(key, obj) {
+		h.RemoveForeign(obj)
+	} else {
+		h.Remove(obj)
+	}
+}
+
+func (c *lineageCluster) foreign(key string, obj *document.Document) bool {
+	return obj.Get(foreignMember).Exists() || !c.has(key)
 }
 
 // last returns the last state of a row that is deleted.
@@ -193,6 +206,13 @@ func (h *serialHandler) Remove(obj *document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.RowHandler.Remove(obj)
+}
+
+// RemoveForeign implements controllers.RowHandler.
+func (h *serialHandler) RemoveForeign(obj *document.Document) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.RowHandler.RemoveForeign(obj)
 }
 
 // lineageCodec decodes of a row only what says who it is, whose it is and how it ends. One that kube-apiserver stored as

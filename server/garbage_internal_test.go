@@ -63,6 +63,9 @@ func (u uids) End()                           { u <- "end" }
 func (u uids) Put(obj *document.Document)     { u <- "put " + string(rest.MetaOf(obj).UID()) }
 func (u uids) Foreign(obj *document.Document) { u <- "foreign " + string(rest.MetaOf(obj).UID()) }
 func (u uids) Remove(obj *document.Document)  { u <- "remove " + string(rest.MetaOf(obj).UID()) }
+func (u uids) RemoveForeign(obj *document.Document) {
+	u <- "remove foreign " + string(rest.MetaOf(obj).UID())
+}
 
 // The collector is told of deletions who was deleted. Of an etcd in this process nothing else is read.
 func TestLineageRowsFollow(t *testing.T) {

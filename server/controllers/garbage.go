@@ -41,8 +41,10 @@ type RowHandler interface {
 	Put(obj *document.Document)
 	// Foreign gives an object that is there though no request finds it: what it owns stays. It has no owners itself.
 	Foreign(obj *document.Document)
-	// Remove gives the last state of an object that is gone, of a foreign one too.
+	// Remove gives the last state of an object that is gone.
 	Remove(obj *document.Document)
+	// RemoveForeign gives the last state of a foreign one that is gone. It may be a copy of one that is there.
+	RemoveForeign(obj *document.Document)
 }
 
 // Rows is a stream of what is stored of all resources.
@@ -183,6 +185,13 @@ func (h rowHandler) Remove(obj *document.Document) {
 		h.mu.Lock()
 		delete(h.parked, uid)
 		h.mu.Unlock()
+	}
+}
+
+// RemoveForeign implements RowHandler.
+func (h rowHandler) RemoveForeign(obj *document.Document) {
+	if l, ok := lineageOf(obj); ok {
+		h.graph.removeForeign(l.identity)
 	}
 }
 

@@ -210,13 +210,31 @@ func (g *graph) putForeign(id identity) {
 	g.foreign[maphash.Comparable(g.seed, id)] = g.listing
 }
 
-// removeForeign says that an object is gone, which may have been a foreign one.
+// removeForeign says that an object is not a foreign one any more. Its dependents are looked at, unless it is there otherwise.
 func (g *graph) removeForeign(id identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.foreign) > 0 {
-		delete(g.foreign, maphash.Comparable(g.seed, id))
+	if !g.forgetForeignLocked(id) {
+		return
 	}
+	if o := g.owners[id.uid]; o != nil {
+		for e := o.first; e != nil; e = e.next {
+			if !e.means(o.seen, e.node.namespace) {
+				g.enqueue(e.node.uid)
+			}
+		}
+	}
+}
+
+// forgetForeignLocked reports whether an object was a foreign one, which it is no more.
+func (g *graph) forgetForeignLocked(id identity) bool {
+	if len(g.foreign) == 0 {
+		return false
+	}
+	hash := maphash.Comparable(g.seed, id)
+	_, was := g.foreign[hash]
+	delete(g.foreign, hash)
+	return was
 }
 
 // isForeignLocked reports whether the owner that r means, in an object of a namespace, is a foreign one.
@@ -237,6 +255,8 @@ func (g *graph) put(l lineage) {
 	defer g.mu.Unlock()
 	if g.present != nil {
 		g.present[maphash.Comparable(g.seed, l.identity)] = struct{}{}
+	} else {
+		g.forgetForeignLocked(l.identity) // requests find it now
 	}
 	n := g.nodes[l.uid]
 	if len(l.refs) == 0 && l.waits == waitsForNothing {
