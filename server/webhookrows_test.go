@@ -49,4 +49,17 @@ func TestConvertedRowsOfKubeAPIServer(t *testing.T) {
 		_, out := all.request(http.MethodGet, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/axles.example.com", "")
 		return unless(strings.Contains(jsonOf(t, out), "conversion strategy Webhook is not supported"))
 	})
+	// Both take their objects with them.
+	for _, plural := range []string{"axles", "gears"} {
+		if code, out := all.request(http.MethodDelete, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+plural+".example.com", ""); code != http.StatusOK {
+			t.Errorf("%d %v", code, out)
+		}
+		all.eventually("the end of "+plural, func() error {
+			code, _ := all.request(http.MethodGet, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/"+plural+".example.com", "")
+			return unless(code == http.StatusNotFound)
+		})
+		if left, err := etcd.Client().Get(t.Context(), "/registry/example.com/"+plural+"/default/a"); err != nil || len(left.Kvs) > 0 {
+			t.Errorf("%s: %d objects are left, %v", plural, len(left.Kvs), err)
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
 )
 
@@ -31,6 +32,8 @@ type cleanup struct {
 	uid  types.UID
 	// objects is the resource of the definition, empty when it was never served.
 	objects schema.GroupResource
+	// bare is set where the definition cannot be served: another server may have stored objects of it.
+	bare *resources.Definition
 }
 
 // run deletes all objects, waits until those with finalizers are gone too, and lets the definition go.
@@ -108,20 +111,23 @@ func (c *cleanup) waits(crd *document.Document) bool {
 
 // empty deletes what can be deleted, by the strategy that is in force now, and reports whether nothing is left.
 func (c *cleanup) empty(ctx context.Context) (bool, error) {
-	if c.objects.Empty() {
+	if c.objects.Empty() && c.bare == nil {
 		return true, nil
 	}
 	snapshot, release := c.holder.Acquire()
 	defer release()
 	r := snapshot.Resource(c.objects.Group, c.objects.Resource)
-	if r == nil {
+	var err error
+	switch {
+	case c.bare != nil:
+		r, err = c.cfg.Builder.Build(c.bare, true, nil)
+	case r == nil:
 		return false, nil // the start goes on: it is not published yet
+	case len(r.Versions) == 0:
+		r, err = c.unserved()
 	}
-	if len(r.Versions) == 0 {
-		var err error
-		if r, err = c.unserved(); err != nil {
-			return false, err
-		}
+	if err != nil {
+		return false, err
 	}
 	storage, ok := r.Versions[0].Storage.(Storage)
 	if !ok || !r.Custom {

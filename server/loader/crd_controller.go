@@ -228,8 +228,15 @@ func (l *Loader) startCleanupLocked(s *crdState) {
 	}
 	s.cleaning = true
 	c := &cleanup{Loader: l, name: s.crd.Name, uid: s.crd.UID}
-	if s.served {
-		c.objects = s.groupResource()
+	switch gr := s.groupResource(); {
+	case s.served:
+		c.objects = gr
+	case s.err != nil && l.entries[gr] == nil:
+		bare, err := bareDefinitionOf(s.crd, s.accepted)
+		if err != nil {
+			l.cfg.Logger.Warn("objects of a deleted definition remain", "name", c.name, "error", err)
+		}
+		c.bare = bare
 	}
 	l.background.start(func(ctx context.Context) {
 		c.run(ctx)

@@ -9,6 +9,19 @@ import (
 	"weir.dev/weir/server/resources"
 )
 
+// bareDefinitionOf is definitionOf for no more than deleting objects, which any definition is good for.
+func bareDefinitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextensionsv1.CustomResourceDefinitionNames) (*resources.Definition, error) {
+	bare := crd.DeepCopy()
+	bare.Generation = 1 // objects are not brought to the schema
+	bare.Spec.Conversion, bare.Spec.PreserveUnknownFields, bare.Spec.Versions = nil, true, nil
+	for _, v := range crd.Spec.Versions {
+		if v.Storage {
+			bare.Spec.Versions = append(bare.Spec.Versions, apiextensionsv1.CustomResourceDefinitionVersion{Name: v.Name, Served: true, Storage: true})
+		}
+	}
+	return definitionOf(bare, names)
+}
+
 // definitionOf returns the definition of the resource of crd under its accepted names, in the same
 // terms as a built-in one.
 func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextensionsv1.CustomResourceDefinitionNames) (*resources.Definition, error) {
