@@ -42,6 +42,9 @@ func TestCompactedPast(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := maps.List(ctx, metav1.ListOptions{ResourceVersion: last.ResourceVersion}); err != nil { // its cache has heard of it
+		t.Fatal(err)
+	}
 	if _, err := etcd.Compact(ctx, revision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
