@@ -20,8 +20,8 @@ const (
 	minLive = 4 << 20
 	// tuneInterval is the time between two looks at the heap.
 	tuneInterval = 2 * time.Second
-	// The heap is at rest when it has been given less than restPart of what lives for restLooks looks.
-	restLooks = 10
+	// The heap is at rest when it has been given less than restPart of what lives for restLooks looks, ten seconds.
+	restLooks = 5
 	restPart  = 64
 	// worthPart of what lives is what a collection at rest must be able to give back.
 	worthPart = 8
@@ -70,8 +70,10 @@ func tuneMemory(ctx context.Context) {
 			debug.SetGCPercent(want)
 			set = want
 		}
-		if rest.look(heap) {
-			debug.FreeOSMemory()
+		if begins, worth := rest.look(heap); begins {
+			if worth {
+				debug.FreeOSMemory()
+			}
 			releaseProgram()
 		}
 		select {
@@ -114,17 +116,18 @@ type rest struct {
 	released  bool   // since the heap came to rest
 }
 
-// look tells whether what is dead or free should be given back now; once while the heap is at rest.
-func (r *rest) look(h heap) bool {
+// look tells that the heap has come to rest, once while it is, and whether what is dead or free is then worth a collection to
+// give it back.
+func (r *rest) look(h heap) (begins, worth bool) {
 	if h.allocated-r.allocated > max(h.live, minLive)/restPart {
 		r.looks, r.released = 0, false
 	}
 	r.allocated = h.allocated
 	if r.looks++; r.looks < restLooks || r.released {
-		return false
+		return false, false
 	}
 	r.released = true
-	return h.kept+(max(h.used, h.live)-h.live) > max(h.live, minLive)/worthPart
+	return true, h.kept+(max(h.used, h.live)-h.live) > max(h.live, minLive)/worthPart
 }
 
 // releaseStartup gives the memory back that only the start needed, once ready says nil or bound is over.

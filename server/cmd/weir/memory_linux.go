@@ -23,12 +23,14 @@ func releaseProgram() {
 	}
 	defer func() { _ = mappings.Close() }() // it was only read
 	var begin, end uint64
+	var data bool
 	for lines := bufio.NewScanner(mappings); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
 		switch {
 		case len(fields) == 6 && fields[5] == program && (fields[1] == "r-xp" || fields[1] == "r--p"): // address, permissions, …, path
 			from, to, _ := strings.Cut(fields[0], "-")
 			var beginErr, endErr error
+			data = fields[1] == "r--p"
 			begin, beginErr = strconv.ParseUint(from, 16, 64)
 			if end, endErr = strconv.ParseUint(to, 16, 64); beginErr != nil || endErr != nil {
 				begin, end = 0, 0
@@ -36,6 +38,9 @@ func releaseProgram() {
 		case len(fields) > 1 && strings.Contains(fields[0], "-"):
 			begin, end = 0, 0
 		case end > 0 && len(fields) == 3 && fields[0] == "Anonymous:" && fields[1] == "0":
+			if data { // else 2 MB come back with each page, where the file lies so in the page cache
+				_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(begin), uintptr(end-begin), unix.MADV_NOHUGEPAGE)
+			}
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, uintptr(begin), uintptr(end-begin), unix.MADV_DONTNEED) // it is advice only
 		}
 	}

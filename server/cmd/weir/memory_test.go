@@ -85,10 +85,18 @@ func TestRest(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var r rest
 			var got []int
+			began := 0
 			for i := range tc.looks {
-				if r.look(tc.heaps[min(i, len(tc.heaps)-1)]) {
+				begins, worth := r.look(tc.heaps[min(i, len(tc.heaps)-1)])
+				if begins {
+					began++
+				}
+				if worth {
 					got = append(got, i+1)
 				}
+			}
+			if began != 1 {
+				t.Errorf("came to rest %d times, want once", began)
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("given back at looks %v, want %v", got, tc.want)
@@ -101,7 +109,7 @@ func TestRest(t *testing.T) {
 		for range 3 {
 			h.allocated += 50 * mib
 			for range 2 * restLooks {
-				if r.look(h) {
+				if begins, worth := r.look(h); begins && worth {
 					given++
 				}
 			}
