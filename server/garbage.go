@@ -235,7 +235,7 @@ func (lineageCodec) Encode([]byte) ([]byte, error) { return nil, errReadOnly }
 
 // Decode implements storage.Codec.
 func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
-	if protobuf, ok := bytes.CutPrefix(stored, []byte(protobufPrefix)); ok {
+	if protobuf, ok := bytes.CutPrefix(stored, []byte(storage.ProtobufPrefix)); ok {
 		return foreignLineage(protobuf), nil
 	}
 	scratch := c.scratches.Get().(*document.Scratch)
@@ -258,11 +258,7 @@ func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
 	return append(out, "}}"...), nil
 }
 
-const (
-	// protobufPrefix is how a row begins that kube-apiserver stored as protobuf, a runtime.Unknown.
-	protobufPrefix = "k8s\x00"
-	foreignMember  = "foreign"
-)
+const foreignMember = "foreign"
 
 // foreignLineage returns who an object of kube-apiserver is.
 func foreignLineage(protobuf []byte) []byte {

@@ -93,12 +93,8 @@ func (p *meteredProgram) eval(ctx context.Context, r *run) (val ref.Val, used ui
 	outer := r.meter
 	r.meter = m
 	defer func() {
-		switch cause := recover().(type) {
-		case nil:
-		case interpreter.EvalCancelledError:
-			val, err = nil, cause
-		default:
-			val, err = nil, fmt.Errorf("internal error: %v", cause)
+		if cause := recover(); cause != nil {
+			val, err = nil, panicError(cause)
 		}
 		used, r.steps, r.meter = m.cost, r.steps+m.steps, outer
 		m.reset()

@@ -264,12 +264,8 @@ func (r *run) eval(ctx context.Context, x *expression) (ref.Val, error) {
 // exec evaluates an expression that is not metered.
 func (r *run) exec(plan interpreter.InterpretableV2) (val ref.Val, err error) {
 	defer func() {
-		switch cause := recover().(type) {
-		case nil:
-		case interpreter.EvalCancelledError:
-			val, err = nil, cause
-		default:
-			val, err = nil, fmt.Errorf("internal error: %v", cause)
+		if cause := recover(); cause != nil {
+			val, err = nil, panicError(cause)
 		}
 	}()
 	if r.frame.Activation == nil {
@@ -280,6 +276,14 @@ func (r *run) exec(plan interpreter.InterpretableV2) (val ref.Val, err error) {
 		return val, failed
 	}
 	return val, nil
+}
+
+// panicError is the error of an evaluation that panicked, which is how the interpreter ends one too.
+func panicError(cause any) error {
+	if cancelled, ok := cause.(interpreter.EvalCancelledError); ok {
+		return cancelled
+	}
+	return fmt.Errorf("internal error: %v", cause)
 }
 
 func (r *run) overRun(x *expression) error {

@@ -19,6 +19,9 @@ type JSONCodec struct{}
 
 var _ Codec = JSONCodec{}
 
+// ProtobufPrefix is how a value begins that kube-apiserver stored as protobuf, a runtime.Unknown.
+const ProtobufPrefix = "k8s\x00"
+
 const (
 	rvName = "resourceVersion"
 	// rvMember is a member without its number and comma.
@@ -84,7 +87,7 @@ var errProtobuf = errors.New("it is protobuf, as kube-apiserver stores built-in 
 
 // unreadable returns the error about what is stored of an object, which cannot be read because of err.
 func unreadable(stored []byte, err error) error {
-	if bytes.HasPrefix(stored, []byte("k8s\x00")) {
+	if bytes.HasPrefix(stored, []byte(ProtobufPrefix)) {
 		err = errProtobuf
 	}
 	return &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + err.Error(), Err: err}

@@ -113,20 +113,25 @@ func TestMetricsOfARequest(t *testing.T) {
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(x.metrics.checks, x.metrics.durations)
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var allowed float64
-	var timed uint64
-	for _, f := range families {
-		for _, s := range f.Metric {
-			allowed, timed = allowed+s.GetCounter().GetValue(), timed+s.GetHistogram().GetSampleCount()
-		}
-	}
+	allowed, timed := sums(t, reg)
 	if allowed != 6 || timed != 6 {
 		t.Errorf("%v allowed, %d timed, want 6", allowed, timed)
 	}
+}
+
+// sums returns what all counters, and the counts of all histograms, are together.
+func sums(t *testing.T, from prometheus.Gatherer) (counted float64, timed uint64) {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, s := range f.Metric {
+			counted, timed = counted+s.GetCounter().GetValue(), timed+s.GetHistogram().GetSampleCount()
+		}
+	}
+	return counted, timed
 }
 
 // TestMetricsUnderLoad: what is counted while others read and forget is counted once.
@@ -161,17 +166,7 @@ func TestMetricsUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	families, err := reg.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var allowed float64
-	var timed uint64
-	for _, f := range families {
-		for _, s := range f.Metric {
-			allowed, timed = allowed+s.GetCounter().GetValue(), timed+s.GetHistogram().GetSampleCount()
-		}
-	}
+	allowed, timed := sums(t, reg)
 	if allowed != each*goroutines || timed != 2*each*goroutines {
 		t.Errorf("%v allowed, %d timed", allowed, timed)
 	}
