@@ -137,7 +137,7 @@ func (r *lineageRows) watch(ctx context.Context, at *lineageCluster, from string
 				if err != nil {
 					return fmt.Errorf("what was deleted: %w", err)
 				}
-				at.remove(h, e.Row.Key, document.FromCanonical(last))
+				at.remove(h, e.Row.Key, r.resource(e.Row.Key), document.FromCanonical(last))
 			}
 		}
 	}
@@ -153,11 +153,11 @@ func (c *lineageCluster) put(h controllers.RowHandler, key string, obj *document
 }
 
 // remove tells the collector of the last state of an object that is deleted.
-func (c *lineageCluster) remove(h controllers.RowHandler, key string, obj *document.Document) {
+func (c *lineageCluster) remove(h controllers.RowHandler, key string, resource schema.GroupResource, obj *document.Document) {
 	if c.foreign(key, obj) {
 		h.RemoveForeign(obj)
 	} else {
-		h.Remove(obj)
+		h.Remove(resource, obj)
 	}
 }
 
@@ -202,10 +202,10 @@ func (h *serialHandler) Foreign(obj *document.Document) {
 }
 
 // Remove implements controllers.RowHandler.
-func (h *serialHandler) Remove(obj *document.Document) {
+func (h *serialHandler) Remove(resource schema.GroupResource, obj *document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.RowHandler.Remove(obj)
+	h.RowHandler.Remove(resource, obj)
 }
 
 // RemoveForeign implements controllers.RowHandler.

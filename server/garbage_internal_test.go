@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
@@ -62,7 +63,9 @@ func (u uids) Begin()                         { u <- "begin" }
 func (u uids) End()                           { u <- "end" }
 func (u uids) Put(obj *document.Document)     { u <- "put " + string(rest.MetaOf(obj).UID()) }
 func (u uids) Foreign(obj *document.Document) { u <- "foreign " + string(rest.MetaOf(obj).UID()) }
-func (u uids) Remove(obj *document.Document)  { u <- "remove " + string(rest.MetaOf(obj).UID()) }
+func (u uids) Remove(resource schema.GroupResource, obj *document.Document) {
+	u <- "remove " + resource.String() + " " + string(rest.MetaOf(obj).UID())
+}
 func (u uids) RemoveForeign(obj *document.Document) {
 	u <- "remove foreign " + string(rest.MetaOf(obj).UID())
 }
@@ -89,7 +92,11 @@ func TestLineageRowsFollow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rows := &lineageRows{prefix: "/registry/", logger: slog.New(slog.DiscardHandler),
+			resource, err := resourcesByKey("/registry/")
+			if err != nil {
+				t.Fatal(err)
+			}
+			rows := &lineageRows{prefix: "/registry/", resource: resource, logger: slog.New(slog.DiscardHandler),
 				clusters: []lineageCluster{{name: "etcd", rows: store, near: near, has: func(string) bool { return true }}}}
 			seen := make(uids, 100)
 			want := func(calls ...string) {
@@ -125,11 +132,11 @@ func TestLineageRowsFollow(t *testing.T) {
 			if _, err := client.Delete(t.Context(), "/registry/configmaps/default/a"); err != nil {
 				t.Fatal(err)
 			}
-			want("remove a")
+			want("remove configmaps a")
 			if _, err := client.Delete(t.Context(), "/registry/configmaps/", clientv3.WithPrefix()); err != nil {
 				t.Fatal(err)
 			}
-			want("remove b")
+			want("remove configmaps b")
 			cancel()
 			<-done
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/util/workqueue"
@@ -41,8 +42,8 @@ type RowHandler interface {
 	Put(obj *document.Document)
 	// Foreign gives an object that is there though no request finds it: what it owns stays. It has no owners itself.
 	Foreign(obj *document.Document)
-	// Remove gives the last state of an object that is gone.
-	Remove(obj *document.Document)
+	// Remove gives the last state of an object that is gone, and what it was stored as.
+	Remove(resource schema.GroupResource, obj *document.Document)
 	// RemoveForeign gives the last state of a foreign one that is gone. It may be a copy of one that is there.
 	RemoveForeign(obj *document.Document)
 }
@@ -92,6 +93,8 @@ type Garbage struct {
 	// catalog then. guarded by mu
 	parked   map[types.UID]struct{}
 	parkedAt uint64
+	// undefined counts the definitions that were deleted. guarded by mu
+	undefined uint64
 }
 
 // NewGarbage returns the controller. Run starts it.
@@ -155,7 +158,6 @@ func (h rowHandler) End() {
 	h.mu.Lock()
 	h.unparkLocked() // some may be gone
 	h.mu.Unlock()
-	h.noteKinds()
 	nodes, owners := h.graph.size()
 	h.cfg.Logger.Debug("owners are known", "dependents", nodes, "owners", owners)
 }
@@ -176,16 +178,21 @@ func (h rowHandler) Foreign(obj *document.Document) {
 }
 
 // Remove implements RowHandler.
-func (h rowHandler) Remove(obj *document.Document) {
+func (h rowHandler) Remove(resource schema.GroupResource, obj *document.Document) {
 	if l, ok := lineageOf(obj); ok {
 		h.graph.removeForeign(l.identity)
 	}
 	if uid := rest.MetaOf(obj).UID(); uid != "" {
-		h.graph.remove(uid)
+		h.graph.remove(uid, resource)
 		h.mu.Lock()
 		delete(h.parked, uid)
+		if resource == definitions { // the catalog stays as it is where it was not served
+			h.undefined++
+			h.unparkLocked()
+		}
 		h.mu.Unlock()
 	}
+	h.unpark()
 }
 
 // RemoveForeign implements RowHandler.
@@ -213,6 +220,10 @@ func (c *Garbage) handle(ctx context.Context, uid types.UID) {
 		c.queue.Forget(uid)
 		return
 	}
+	c.mu.Lock()
+	delete(c.parked, uid)
+	undefined := c.undefined
+	c.mu.Unlock()
 	catalog, release := c.cfg.Pin()
 	defer release()
 	var unknown *unknownKindError
@@ -221,7 +232,7 @@ func (c *Garbage) handle(ctx context.Context, uid types.UID) {
 		c.queue.Forget(uid)
 	case errors.As(err, &unknown):
 		c.queue.Forget(uid)
-		c.park(uid, catalog.Generation())
+		c.park(uid, catalog.Generation(), undefined)
 		c.cfg.Logger.DebugContext(ctx, "object waits for a kind to be served", "kind", n.GroupKind, "namespace", n.namespace, "name", n.name, "error", err)
 	case ctx.Err() == nil:
 		c.queue.AddRateLimited(uid)
@@ -230,10 +241,14 @@ func (c *Garbage) handle(ctx context.Context, uid types.UID) {
 	}
 }
 
-// park sets an object aside until the catalog is another one than that of generation.
-func (c *Garbage) park(uid types.UID, generation uint64) {
+// park sets an object aside until the catalog is another one than that of generation, or more definitions are deleted than undefined.
+func (c *Garbage) park(uid types.UID, generation, undefined uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if undefined != c.undefined {
+		c.queue.Add(uid)
+		return
+	}
 	if len(c.parked) == 0 || generation < c.parkedAt {
 		c.parkedAt = generation
 	}
@@ -264,20 +279,12 @@ func (c *Garbage) unparkLocked() {
 	clear(c.parked)
 }
 
-// noteKinds has the kinds known that are served, before any object needs them.
-func (c *Garbage) noteKinds() {
-	catalog, release := c.cfg.Pin()
-	defer release()
-	c.kinds.inventory(catalog)
-}
-
 func (c *Garbage) unparkNowAndThen(ctx context.Context) {
 	ticker := time.NewTicker(c.cfg.Resync)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			c.noteKinds()
 			c.unpark()
 		case <-ctx.Done():
 			return

@@ -116,6 +116,8 @@ type edge struct {
 type owner struct {
 	// gone: its deletion was seen. A uid comes back only with an earlier state of the storage, and that with a listing.
 	gone bool
+	// resource is what it was stored as, when it is gone.
+	resource schema.GroupResource
 	// seen is the identity under which it was found. Zero: none yet.
 	seen  identity
 	first *edge
@@ -354,12 +356,12 @@ func (g *graph) unlinkLocked(n *node) {
 	n.edges = nil
 }
 
-// remove says that an object is gone.
-func (g *graph) remove(uid types.UID) {
+// remove says that an object is gone, which was stored as a resource.
+func (g *graph) remove(uid types.UID, resource schema.GroupResource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if o := g.owners[uid]; o != nil {
-		o.gone, o.seen = true, identity{}
+		o.gone, o.resource, o.seen = true, resource, identity{}
 		for e := o.first; e != nil; e = e.next {
 			g.enqueue(e.node.uid)
 		}
@@ -407,11 +409,14 @@ func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 	return n == nil || n.waits != waitsForDependents, o
 }
 
-// ended reports whether the end of an owner was seen since the last listing began.
-func (g *graph) ended(o *owner) bool {
+// ended reports whether the end of an owner was seen since the last listing began, and what it was stored as.
+func (g *graph) ended(o *owner) (resource schema.GroupResource, ended bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return o != nil && o.gone
+	if o == nil || !o.gone {
+		return schema.GroupResource{}, false
+	}
+	return o.resource, true
 }
 
 // dependents returns those of an object, each once, for which keep is true.

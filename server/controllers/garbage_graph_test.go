@@ -129,11 +129,11 @@ func TestGraphEnqueues(t *testing.T) {
 	}
 	f.put(lineageIn("ns", "third", refTo("owner", true)))
 	want("a dependent of an owner that waits", "uid-third")
-	f.remove("uid-child")
+	f.remove("uid-child", schema.GroupResource{})
 	want("one that the owner waits for is gone", "uid-owner")
 	f.put(lineageIn("ns", "third"))
 	want("one that the owner waits for is free", "uid-owner")
-	f.remove("uid-owner")
+	f.remove("uid-owner", schema.GroupResource{})
 	want("the owner is gone", "uid-second", "uid-stranger")
 	if solid, o := f.solid(refTo("owner", false), "ns"); solid {
 		t.Error("one that is gone is solid")
@@ -148,7 +148,7 @@ func TestGraphEnqueues(t *testing.T) {
 	f.put(lineageIn("ns", "second", refTo("owner", false), refTo("unknown", false)))
 	f.end()
 	want("listed again, owners away", "uid-second")
-	f.remove("uid-second")
+	f.remove("uid-second", schema.GroupResource{})
 	if nodes, owners := f.size(); nodes != 0 || owners != 0 {
 		t.Errorf("left: %d objects, %d owners", nodes, owners)
 	}
@@ -176,7 +176,7 @@ func TestGraphOfRestored(t *testing.T) {
 	}
 	list("deleted")
 	want(true)
-	f.remove("uid-deleted")
+	f.remove("uid-deleted", schema.GroupResource{})
 	want(false)
 	list("deleted")
 	want(true)
@@ -185,7 +185,7 @@ func TestGraphOfRestored(t *testing.T) {
 	if got := f.take(); len(got) != 0 {
 		t.Errorf("a dependent of an owner that is there again is looked at: %v", got)
 	}
-	f.remove("uid-deleted")
+	f.remove("uid-deleted", schema.GroupResource{})
 	list()
 	f.found(want(false), refTo("deleted", true).at("ns"))
 	want(true)
@@ -247,7 +247,7 @@ func TestGraphOfForeign(t *testing.T) {
 	list(true, child)
 	want("listed again", true)
 	f.removeForeign(owner)
-	f.remove(owner.uid)
+	f.remove(owner.uid, schema.GroupResource{})
 	want("gone", false)
 	f.putForeign(owner)
 	want("seen", true)
@@ -255,7 +255,7 @@ func TestGraphOfForeign(t *testing.T) {
 	want("not listed", false)
 	list(true, child, lineageIn("ns", "owner"))
 	want("listed twice", true)
-	f.remove(owner.uid)
+	f.remove(owner.uid, schema.GroupResource{})
 	want("gone where requests find it", false)
 }
 
@@ -290,7 +290,7 @@ func TestGraphRandomly(t *testing.T) {
 			case 1, 2, 3, 4, 5, 6:
 				uid := types.UID("uid-" + name())
 				delete(f.objects, uid)
-				f.remove(uid)
+				f.remove(uid, schema.GroupResource{})
 			default:
 				l := random()
 				f.objects[l.uid] = l
@@ -368,7 +368,7 @@ func TestGraphHammer(t *testing.T) {
 			case i%1000 == 500:
 				g.end()
 			case i%3 == 0:
-				g.remove(l.uid)
+				g.remove(l.uid, schema.GroupResource{})
 				continue
 			}
 			g.put(l)

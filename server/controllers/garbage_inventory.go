@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +28,6 @@ type kindIndex struct {
 	mu         sync.Mutex
 	generation uint64                              // guarded by mu
 	kinds      map[schema.GroupKind]*rest.Resource // guarded by mu; never written to once made
-	// custom has the kinds of definitions that are or were there.
-	custom map[schema.GroupKind]schema.GroupResource // guarded by mu
 }
 
 // inventory returns access to the objects of a catalog.
@@ -37,20 +36,13 @@ func (x *kindIndex) inventory(catalog rest.Catalog) inventory {
 	defer x.mu.Unlock()
 	if generation := catalog.Generation(); x.kinds == nil || x.generation != generation {
 		x.generation, x.kinds = generation, map[schema.GroupKind]*rest.Resource{}
-		if x.custom == nil {
-			x.custom = map[schema.GroupKind]schema.GroupResource{}
-		}
 		for _, r := range catalog.Resources() {
 			if storage, _ := versionOf(r); storage != nil {
-				kind := schema.GroupKind{Group: r.Group, Kind: r.Kind}
-				x.kinds[kind] = r
-				if r.Custom {
-					x.custom[kind] = r.GroupResource()
-				}
+				x.kinds[schema.GroupKind{Group: r.Group, Kind: r.Kind}] = r
 			}
 		}
 	}
-	return inventory{catalog: catalog, kinds: x.kinds, index: x}
+	return inventory{catalog: catalog, kinds: x.kinds}
 }
 
 // versionOf returns a storage of the resource, that of the version in which objects are stored where it is served.
@@ -72,16 +64,16 @@ func versionOf(r *rest.Resource) (collectable, *rest.Version) {
 type inventory struct {
 	catalog rest.Catalog
 	kinds   map[schema.GroupKind]*rest.Resource
-	index   *kindIndex
 }
 
-// undefined reports whether a kind was served whose definition is gone by now.
-func (c inventory) undefined(ctx context.Context, kind schema.GroupKind) (bool, error) {
-	c.index.mu.Lock()
-	gr, ok := c.index.custom[kind]
-	c.index.mu.Unlock()
-	definition := identity{GroupKind: schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}, name: gr.String()}
-	if !ok || !c.serves(definition.GroupKind) {
+// definitions are what custom resources are served by.
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
+// undefined reports whether a resource was a custom one whose definition is gone by now. Custom are those whose group has a dot,
+// as every definition's has.
+func (c inventory) undefined(ctx context.Context, resource schema.GroupResource) (bool, error) {
+	definition := identity{GroupKind: schema.GroupKind{Group: definitions.Group, Kind: "CustomResourceDefinition"}, name: resource.String()}
+	if !strings.Contains(resource.Group, ".") || !c.serves(definition.GroupKind) {
 		return false, nil
 	}
 	ctx, s, _, err := c.storage(ctx, definition)

@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +17,24 @@ import (
 // answers is a storage that answers a name with an error, nil where there is an object, and others with NotFound.
 type answers struct {
 	collectable
-	errors map[string]error
+	mu     sync.Mutex
+	errors map[string]error // guarded by mu
+	asked  func()           // nil, or called before an answer is returned
 }
 
-func (a answers) Get(_ context.Context, name string, _ *metav1.GetOptions) (*document.Document, error) {
+// forget takes an object away.
+func (a *answers) forget(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.errors, name)
+}
+
+func (a *answers) Get(_ context.Context, name string, _ *metav1.GetOptions) (*document.Document, error) {
+	if a.asked != nil {
+		defer a.asked()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	err, ok := a.errors[name]
 	if !ok {
 		err = apierrors.NewNotFound(schema.GroupResource{}, name)
@@ -27,29 +42,21 @@ func (a answers) Get(_ context.Context, name string, _ *metav1.GetOptions) (*doc
 	return nil, err
 }
 
-// generation is a catalog that changes.
-type generation struct {
-	catalog
-	number uint64
-}
-
-func (g generation) Generation() uint64 { return g.number }
-
-// A kind is gone with its definition only where it was served and storage has the definition no more.
+// A resource is gone with its definition only where it was a custom one and storage has the definition no more.
 func TestInventoryUndefined(t *testing.T) {
 	away := errors.New("away")
-	custom := func(kind, name string) *rest.Resource {
-		return &rest.Resource{Group: "example.com", Kind: kind, Name: name, Custom: true, Versions: []*rest.Version{{Name: "v1", Storage: answers{}}}}
-	}
-	definitions := &rest.Resource{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "customresourcedefinitions", Versions: []*rest.Version{
-		{Name: "v1", Storage: answers{errors: map[string]error{"backs.example.com": nil, "unknowns.example.com": away}}}}}
+	definition := &rest.Resource{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "customresourcedefinitions", Versions: []*rest.Version{
+		{Name: "v1", Storage: &answers{errors: map[string]error{"backs.example.com": nil, "unknowns.example.com": away}}}}}
 	var index kindIndex
-	index.inventory(generation{catalog{definitions, custom("Gone", "gones"), custom("Back", "backs"), custom("Unknown", "unknowns")}, 1})
-	later := index.inventory(generation{catalog{definitions}, 2})
-	for kind, want := range map[string]bool{"Gone": true, "Back": false, "Unknown": false, "Never": false} {
-		got, err := later.undefined(t.Context(), schema.GroupKind{Group: "example.com", Kind: kind})
-		if got != want || errors.Is(err, away) != (kind == "Unknown") {
-			t.Errorf("%s: %t, %v, want %t", kind, got, err, want)
+	objects := index.inventory(catalog{definition})
+	for resource, want := range map[string]bool{"gones.example.com": true, "backs.example.com": false, "unknowns.example.com": false, "deployments.apps": false, "pods": false} {
+		got, err := objects.undefined(t.Context(), schema.ParseGroupResource(resource))
+		if got != want || errors.Is(err, away) != (resource == "unknowns.example.com") {
+			t.Errorf("%s: %t, %v, want %t", resource, got, err, want)
 		}
+	}
+	var other kindIndex
+	if got, err := other.inventory(catalog{}).undefined(t.Context(), schema.ParseGroupResource("gones.example.com")); got || err != nil {
+		t.Errorf("where definitions are not served: %t, %v", got, err)
 	}
 }

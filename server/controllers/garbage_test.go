@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"weir.dev/weir/abi/document"
@@ -154,7 +155,7 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 					list(root, owner, child)
 					switch seen {
 					case "gone":
-						h.Remove(owner)
+						h.Remove(schema.GroupResource{Group: "example.com", Resource: "widgets"}, owner)
 					case "waiting", "orphaning":
 						finalizer := map[string]string{"waiting": "foregroundDeletion", "orphaning": "orphan"}[seen]
 						waiting, err := owner.Edit().Set([]any{finalizer}, "metadata", "finalizers").
@@ -200,6 +201,83 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 	}
 }
 
+// What an object owned goes with its definition also where the collector never saw the kind served: all of it may be over
+// before the collector hears of anything.
+func TestGarbageOfUnseenDefinition(t *testing.T) {
+	for _, goes := range []string{"before", "while it is asked for", "later"} {
+		t.Run("the definition goes "+goes, func(t *testing.T) {
+			c := newCluster(t)
+			for _, r := range c.catalog {
+				if r.Name == "widgets" {
+					r.Kind, r.StorageVersion = "Widget", "v1"
+				}
+			}
+			definition := answers{errors: map[string]error{}}
+			c.catalog = append(c.catalog, &rest.Resource{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "customresourcedefinitions",
+				Versions: []*rest.Version{{Name: "v1", Storage: &definition}}})
+			if goes != "before" {
+				definition.errors["gones.example.org"] = nil
+			}
+			if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+				t.Fatal(err)
+			}
+			c.create(t, c.widgets, "Widget", "a", `"name":"child","ownerReferences":[{"apiVersion":"example.org/v1","kind":"Gone","name":"owner","uid":"o"}]`)
+			ctx, cancel := context.WithCancel(request.WithNamespace(t.Context(), "a"))
+			child, err := c.widgets.Get(ctx, "child", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := c.widgets.Watch(ctx, &internalversion.ListOptions{ResourceVersion: rest.MetaOf(child).ResourceVersion()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			var garbage *Garbage
+			garbage, err = NewGarbage(GarbageConfig{
+				Workers: 1,
+				Pin:     func() (rest.Catalog, func()) { return c.catalog, func() {} },
+				Rows: toldRows(func(h RowHandler) {
+					h.Begin()
+					h.Put(child)
+					h.End()
+					undefine := func() {
+						definition.forget("gones.example.org")
+						h.Remove(definitions, parse(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"gones.example.org","uid":"d"}}`))
+					}
+					if goes == "while it is asked for" {
+						definition.asked = sync.OnceFunc(undefine)
+					}
+					h.Remove(schema.GroupResource{Group: "example.org", Resource: "gones"},
+						parse(t, `{"apiVersion":"example.org/v1","kind":"Gone","metadata":{"name":"owner","namespace":"a","uid":"o"}}`))
+					if goes != "later" {
+						return
+					}
+					for parked := 0; parked == 0 && ctx.Err() == nil; {
+						time.Sleep(time.Millisecond) // a poll: nobody is told of what is parked
+						garbage.mu.Lock()
+						parked = len(garbage.parked)
+						garbage.mu.Unlock()
+					}
+					undefine()
+				}),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var run sync.WaitGroup
+			defer run.Wait()
+			defer cancel()
+			run.Go(func() { garbage.Run(ctx) })
+			waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+			defer stop()
+			events, err := w.Next(waiting)
+			if err != nil || len(events) != 1 || events[0].Type != "DELETED" {
+				t.Fatalf("%v, %v, want the end of the child", events, err)
+			}
+		})
+	}
+}
+
 // What waits for a kind that is not served is forgotten with the object.
 func TestGarbageForgetsParked(t *testing.T) {
 	garbage, err := NewGarbage(GarbageConfig{Workers: 1, Rows: toldRows(nil), Pin: func() (rest.Catalog, func()) { return catalog(nil), func() {} }})
@@ -234,7 +312,7 @@ func TestGarbageForgetsParked(t *testing.T) {
 		}
 		list(obj)
 		await(true)
-		h.Remove(obj)
+		h.Remove(schema.GroupResource{Resource: "configmaps"}, obj)
 		if parked() {
 			t.Error("still parked when it is gone")
 		}

@@ -182,8 +182,8 @@ func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, 
 	}
 	namespaced, err := objects.namespaced(r.GroupKind)
 	if err != nil {
-		if c.graph.ended(o) { // maybe with its definition, which is asked for instead
-			if undefined, err := objects.undefined(ctx, r.GroupKind); undefined || err != nil {
+		if resource, ended := c.graph.ended(o); ended { // maybe with its definition, which is asked for instead
+			if undefined, err := objects.undefined(ctx, resource); undefined || err != nil {
 				return standsAbsent, err
 			}
 		}
