@@ -276,10 +276,13 @@ func (s *Server) openLoader() error {
 	s.lifecycle, err = controllers.NewNamespaces(controllers.NamespacesConfig{
 		System: controllers.SystemNamespaces(), Creater: creater,
 		Namespaces: namespaces, Finalize: s.subresource("", "namespaces", "finalize"), Status: s.subresource("", "namespaces", "status"),
-		Catalog: func() rest.Catalog {
+		Catalog: func(ctx context.Context) (rest.Catalog, error) {
+			if err := s.loader.WaitDefined(ctx); err != nil {
+				return nil, err
+			}
 			snapshot, release := s.loader.Holder().Acquire()
 			release() // resources stay usable; only modules end, and nothing here calls them
-			return snapshot
+			return snapshot, nil
 		},
 		Logger: s.logger,
 	})

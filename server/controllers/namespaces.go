@@ -44,8 +44,9 @@ type NamespacesConfig struct {
 	Namespaces NamespaceReader
 	// Finalize and Status are the subresources of namespaces.
 	Finalize, Status rest.Updater
-	// Catalog returns the resources in force.
-	Catalog func() rest.Catalog
+	// Catalog returns resources among which are all that are defined when it is called: what a namespace has of one that is not
+	// there would be left behind.
+	Catalog func(ctx context.Context) (rest.Catalog, error)
 	// System are the namespaces that Creater makes again when they are missing, as after an etcd was restored or emptied.
 	System  []string
 	Creater rest.Creater

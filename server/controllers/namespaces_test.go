@@ -108,7 +108,7 @@ func (c *cluster) run(t *testing.T, creater rest.Creater) {
 	t.Helper()
 	config := NamespacesConfig{
 		Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status,
-		Catalog: func() rest.Catalog { return c.catalog }, Resync: time.Hour,
+		Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }, Resync: time.Hour,
 	}
 	if creater != nil {
 		config.System, config.Creater = SystemNamespaces(), creater
@@ -336,7 +336,7 @@ func TestNamespaceOfRestored(t *testing.T) {
 			}
 			reader := &restored{NamespaceReader: c.namespaces}
 			controller, err := NewNamespaces(NamespacesConfig{Namespaces: reader, Finalize: c.finalize, Status: c.status,
-				Catalog: func() rest.Catalog { return c.catalog }})
+				Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -364,7 +364,7 @@ func TestNamespacesTellsOfFailures(t *testing.T) {
 	c := newCluster(t)
 	log, lines := io.Pipe()
 	controller, err := NewNamespaces(NamespacesConfig{Namespaces: unlistable{c.namespaces}, Finalize: c.finalize, Status: c.status,
-		Catalog: func() rest.Catalog { return c.catalog }, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+		Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }, Logger: slog.New(slog.NewTextHandler(lines, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,7 +385,7 @@ func TestNamespacesConfig(t *testing.T) {
 	c := newCluster(t)
 	for _, config := range []NamespacesConfig{
 		{},
-		{Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status, Catalog: func() rest.Catalog { return c.catalog }, System: SystemNamespaces()},
+		{Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status, Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }, System: SystemNamespaces()},
 	} {
 		if _, err := NewNamespaces(config); err == nil {
 			t.Errorf("accepted %+v", config)

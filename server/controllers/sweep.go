@@ -41,7 +41,10 @@ func (c *Namespaces) sweep(ctx context.Context, ns *document.Document) (left []r
 		}
 		return err
 	}
-	catalog := c.cfg.Catalog()
+	catalog, err := c.cfg.Catalog(ctx)
+	if err != nil {
+		return nil, []error{fmt.Errorf("resources: %w", err)}
+	}
 	in := rest.WithCatalog(request.WithNamespace(ctx, namespace), catalog)
 	for _, r := range catalog.Resources() {
 		if !r.Namespaced {

@@ -2,7 +2,9 @@ package loader
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -136,4 +138,51 @@ func (l *Loader) WaitFor(ctx context.Context, gr schema.GroupResource, resourceV
 	}
 	// Nothing is published before every kind is known.
 	return l.waitKnown(ctx)
+}
+
+// definedTimeout bounds WaitDefined.
+const definedTimeout = 10 * time.Second
+
+// WaitDefined waits until all definitions that are stored when it is called are known here: those that can be served are in the
+// snapshot in force. Without it a server that starts, or whose stream of definitions lags, does not see the objects of some.
+func (l *Loader) WaitDefined(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, definedTimeout)
+	defer cancel()
+	lister, ok := l.builtin(crdResource).(rest.Lister)
+	if !ok {
+		return fmt.Errorf("loader: %s cannot be listed", crdResource)
+	}
+	list, err := lister.List(ctx, &internalversion.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("loader: stored definitions: %w", err)
+	}
+	if err := l.waitKnown(ctx); err != nil {
+		return fmt.Errorf("loader: configuration is not known yet: %w", err)
+	}
+	for _, obj := range list.Items {
+		if !l.lacksDefinition(obj) {
+			continue
+		}
+		name := rest.MetaOf(obj).Name()
+		if err := l.crdFollower.WaitFor(ctx, rest.MetaOf(obj).ResourceVersion()); err != nil {
+			return fmt.Errorf("loader: definition %q is not known yet: %w", name, err)
+		}
+		if l.lacksDefinition(obj) { // or the storage was restored, which is not known yet
+			return fmt.Errorf("loader: definition %q is gone meanwhile", name)
+		}
+	}
+	return nil
+}
+
+// lacksDefinition reports whether a stored definition that can be read is not known.
+func (l *Loader) lacksDefinition(obj *document.Document) bool {
+	l.mu.Lock()
+	s := l.crds[rest.MetaOf(obj).Name()]
+	known := s != nil && s.crd.UID == rest.MetaOf(obj).UID()
+	l.mu.Unlock()
+	if known {
+		return false
+	}
+	_, err := decodeCRD(obj)
+	return err == nil
 }
