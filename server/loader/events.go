@@ -65,7 +65,7 @@ func (r *events) record(about corev1.ObjectReference, kind, reason, message stri
 		prefix = prefix[:200]
 	}
 	name, now := fmt.Sprintf("%s.%016x", prefix, hash.Sum64()), metav1.NewTime(r.clock.Now())
-	r.status.enqueue("event/"+name, func(ctx context.Context) error {
+	r.status.enqueueDispensable("event/"+name, func(ctx context.Context) error {
 		ctx = request.WithNamespace(ctx, metav1.NamespaceDefault)
 		_, _, err := r.storage.Update(ctx, name, rest.UpdateFunc(func(_ context.Context, old *document.Document) (*document.Document, error) {
 			if old != nil {

@@ -10,7 +10,8 @@ import (
 )
 
 // statusWriter writes to storage what the Loader decided, off its lock: one task at a time, and of each key the
-// newest. A task that fails is tried again, with growing pauses.
+// newest. A task that fails is tried again, with growing pauses: who waits for a condition waits for the write that says it,
+// however long the storage is away.
 type statusWriter struct {
 	logger *slog.Logger
 
@@ -23,13 +24,17 @@ type statusWriter struct {
 type statusTask struct {
 	write    func(ctx context.Context) error
 	attempts int
+	// dispensable: it is given up after statusAttempts.
+	dispensable bool
 }
 
 const (
-	// statusAttempts is how often a write is tried before it is given up until the next change.
+	// statusAttempts is how often a write is tried that is refused, or that nobody waits for, before it is given up until the
+	// next change. Others go on; so many failures of one are told of.
 	statusAttempts = 8
-	// statusPause is the time before the second attempt, doubled for each further one.
-	statusPause = 40 * time.Millisecond
+	// statusPause is the time before the second attempt, doubled for each further one up to statusPauseMax.
+	statusPause    = 40 * time.Millisecond
+	statusPauseMax = 30 * time.Second
 	// statusTimeout bounds one write, so that none holds up the others for ever.
 	statusTimeout = 10 * time.Second
 	// flushTimeout bounds the writes that are left when the server stops: what is in force must be known after a
@@ -44,6 +49,16 @@ func newStatusWriter(logger *slog.Logger) *statusWriter {
 // enqueue has write called soon; it replaces a write of the same key that has not been called yet.
 func (s *statusWriter) enqueue(key string, write func(ctx context.Context) error) {
 	s.add(key, statusTask{write: write}, true)
+}
+
+// enqueueDispensable is enqueue for what nobody waits for.
+func (s *statusWriter) enqueueDispensable(key string, write func(ctx context.Context) error) {
+	s.add(key, statusTask{write: write, dispensable: true}, true)
+}
+
+// refused reports whether a write that failed would fail again.
+func refused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 // add puts a task in the queue. Without replace, one of the same key that is there already stays instead.
@@ -96,9 +111,11 @@ func (s *statusWriter) run(ctx context.Context) {
 		task.attempts++
 		if task.attempts == statusAttempts {
 			s.logger.ErrorContext(ctx, "status cannot be written", "object", key, "error", err)
+		}
+		if task.attempts >= statusAttempts && (task.dispensable || refused(err)) {
 			continue
 		}
-		pause := statusPause << (task.attempts - 1)
+		pause := min(statusPause<<min(task.attempts-1, 20), statusPauseMax)
 		retries.Go(func() {
 			timer := time.NewTimer(pause)
 			defer timer.Stop()

@@ -58,13 +58,17 @@ func TestStatusWriterTriesAgain(t *testing.T) {
 	tests := []struct {
 		name string
 		// failures before the first success.
-		failures int
-		err      error
-		want     []time.Duration
+		failures    int
+		err         error
+		dispensable bool
+		want        []time.Duration
 	}{
-		{"until it works", 3, errors.New("busy"), []time.Duration{0, 40 * time.Millisecond, 120 * time.Millisecond, 280 * time.Millisecond}},
-		{"not what is gone", 9, apierrors.NewNotFound(moduleResource, "x"), []time.Duration{0}},
-		{"not for ever", 99, errors.New("broken"), []time.Duration{0, 40e6, 120e6, 280e6, 600e6, 1240e6, 2520e6, 5080e6}},
+		{"until it works", 3, errors.New("busy"), false, []time.Duration{0, 40 * time.Millisecond, 120 * time.Millisecond, 280 * time.Millisecond}},
+		{"not what is gone", 9, apierrors.NewNotFound(moduleResource, "x"), false, []time.Duration{0}},
+		{"while the storage is away", 11, apierrors.NewServiceUnavailable("away"), false,
+			[]time.Duration{0, 40e6, 120e6, 280e6, 600e6, 1240e6, 2520e6, 5080e6, 10200e6, 20440e6, 40920e6, 70920e6}},
+		{"not for ever what is refused", 99, apierrors.NewBadRequest("broken"), false, []time.Duration{0, 40e6, 120e6, 280e6, 600e6, 1240e6, 2520e6, 5080e6}},
+		{"not for ever what nobody waits for", 99, errors.New("broken"), true, []time.Duration{0, 40e6, 120e6, 280e6, 600e6, 1240e6, 2520e6, 5080e6}},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
@@ -72,7 +76,11 @@ func TestStatusWriterTriesAgain(t *testing.T) {
 				start := time.Now()
 				var got []time.Duration
 				running(t, func(s *statusWriter) {
-					s.enqueue("a", func(context.Context) error {
+					enqueue := s.enqueue
+					if tc.dispensable {
+						enqueue = s.enqueueDispensable
+					}
+					enqueue("a", func(context.Context) error {
 						got = append(got, time.Since(start))
 						if len(got) <= tc.failures {
 							return tc.err
@@ -80,7 +88,7 @@ func TestStatusWriterTriesAgain(t *testing.T) {
 						return nil
 					})
 				})
-				time.Sleep(time.Minute)
+				time.Sleep(2 * time.Minute)
 				synctest.Wait()
 				if !slices.Equal(got, tc.want) {
 					t.Errorf("tried after %v, want %v", got, tc.want)
