@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"weir.dev/weir/server/storage"
@@ -98,4 +99,64 @@ func TestSnapshotsAge(t *testing.T) {
 	if n := kept(); n != 0 {
 		t.Errorf("%d states are kept, want none", n)
 	}
+}
+
+// TestExpiryForgotten: the ring forgets the events of a revision while a watcher that is slow looks at the first of them. Its
+// client, which goes on behind what it has seen, must not miss the others.
+func TestExpiryForgotten(t *testing.T) {
+	for _, limit := range []batchLimit{ownBatch, {events: 2, bytes: 1 << 20}} {
+		store := newFake()
+		for _, name := range []string{"x", "y", "z"} {
+			putPod(t, store, "a", name, "", "")
+		}
+		c := started(t, store, func(config *Config) { config.RingSize = 8 })
+		reach := func() {
+			t.Helper()
+			if err := c.WaitUntil(t.Context(), store.rv); err != nil {
+				t.Fatal(err)
+			}
+		}
+		reach()
+		from, looks := store.rv, 0
+		opts := selecting(t, rvString(from), "", "")
+		opts.Predicate.Label = looking{opts.Predicate.Label, func() {
+			// At the put, then at each removal.
+			if looks++; looks == 3 {
+				for range 10 {
+					putPod(t, store, "a", "busy", "", "")
+				}
+				reach()
+			}
+		}}
+		w := mustWatch(t, c, testPrefix, opts).(*watcher)
+		putPod(t, store, "a", "busy", "", "")
+		store.expire(0)
+		expired := store.rv
+		reach()
+		w.collect(limit)
+		last := from
+		for {
+			events, err := w.Next(t.Context())
+			if err != nil {
+				break
+			}
+			last = events[len(events)-1].Row.ResourceVersion
+		}
+		if looks < 3 || last != expired-1 {
+			t.Errorf("limit %v: after %d looks a client goes on behind %d, want %d", limit, looks, last, expired-1)
+		}
+	}
+}
+
+// looking selects everything, and tells when it is asked.
+type looking struct {
+	labels.Selector
+	look func()
+}
+
+func (l looking) Empty() bool { return false }
+
+func (l looking) Matches(labels.Labels) bool {
+	l.look()
+	return true
 }

@@ -407,14 +407,15 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 	r, size := &w.cacher.ring, 0
 	for tail := r.tail.Load(); w.next < tail; {
 		e := r.get(w.next)
-		if w.batch != nil && (len(*w.batch) >= limit.events || size >= limit.bytes) && (e == nil || e.rv != w.last) {
-			return true // not within a revision, from which a client could not go on
-		}
 		if e == nil {
 			// The storage may have what the ring has not: the next watch, from what this one has brought, looks.
 			w.cacher.metrics.terminated.Inc()
 			w.err = io.EOF
+			w.untear()
 			return false
+		}
+		if w.batch != nil && (len(*w.batch) >= limit.events || size >= limit.bytes) && e.rv != w.last {
+			return true // not within a revision, from which a client could not go on
 		}
 		if e.kind == cut {
 			w.err = e.err
@@ -430,6 +431,24 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 		w.next++
 	}
 	return false
+}
+
+// untear takes the events of the last revision out of the batch. The ring may have forgotten others of that revision just
+// now, and whoever has seen one of them goes on behind it.
+func (w *watcher) untear() {
+	if w.batch == nil {
+		return
+	}
+	events := *w.batch
+	n := len(events)
+	for n > 0 && events[n-1].Row.ResourceVersion == w.last {
+		n--
+	}
+	clear(events[n:])
+	*w.batch = events[:n]
+	if n == 0 {
+		w.release()
+	}
 }
 
 // arm returns what fires at the next event, nil where that is given to the watcher.
