@@ -1,12 +1,14 @@
 package loader
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -40,7 +42,7 @@ func (h crdHandler) Replace(objects []*document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	seen := map[string]bool{}
-	for _, obj := range objects {
+	for _, obj := range namesFirst(objects) {
 		seen[rest.MetaOf(obj).Name()] = true
 		h.applyCRDLocked(obj)
 	}
@@ -98,7 +100,70 @@ func (l *Loader) applyCRDLocked(obj *document.Document) (changed bool) {
 		return false
 	}
 	l.enqueueCRDStatus(crd.Name)
+	if changed {
+		l.offerNamesLocked(crd.Spec.Group)
+	}
 	return changed
+}
+
+// offerNamesLocked lets the definitions of a group that wait for a name have it, where it is free by now: those first that were
+// created first, so that all servers decide alike.
+func (l *Loader) offerNamesLocked(group string) {
+	var waiting []*crdState
+	for _, s := range l.crds {
+		if s.crd.Spec.Group == group && s.names.Status != apiextensionsv1.ConditionTrue {
+			waiting = append(waiting, s)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b *crdState) int {
+		return cmp.Or(a.crd.CreationTimestamp.Compare(b.crd.CreationTimestamp.Time), cmp.Compare(a.crd.Name, b.crd.Name))
+	})
+	for again := true; again; { // who gets new names may give up old ones
+		again = false
+		for _, s := range waiting {
+			if s.names.Status == apiextensionsv1.ConditionTrue {
+				continue
+			}
+			before := s.accepted
+			l.serveCRDLocked(s)
+			if !apiequality.Semantic.DeepEqual(before, s.accepted) || s.names.Status == apiextensionsv1.ConditionTrue {
+				l.enqueueCRDStatus(s.crd.Name)
+				again = true
+			}
+		}
+	}
+}
+
+// namesFirst returns definitions with those first that have their names, and then those that are served: a list, which a start
+// begins with, is in the order of the names, and must not give one of them to another definition.
+func namesFirst(objects []*document.Document) []*document.Document {
+	rank := func(obj *document.Document) int {
+		out := 2
+		for _, c := range obj.Get("status", "conditions").Elements() {
+			switch {
+			case c.Get("status").String() != string(apiextensionsv1.ConditionTrue):
+			case c.Get("type").String() == string(apiextensionsv1.NamesAccepted):
+				return 0
+			case c.Get("type").String() == string(apiextensionsv1.Established):
+				out = 1
+			}
+		}
+		return out
+	}
+	ranks := make(map[*document.Document]int, len(objects))
+	for _, obj := range objects {
+		ranks[obj] = rank(obj)
+	}
+	objects = slices.Clone(objects)
+	slices.SortStableFunc(objects, func(a, b *document.Document) int { return cmp.Compare(ranks[a], ranks[b]) })
+	return objects
+}
+
+// established reports whether a definition was served before.
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 // serveCRDLocked makes the resource of a definition.
@@ -107,7 +172,7 @@ func (l *Loader) serveCRDLocked(s *crdState) (changed bool) {
 	crd := s.crd.DeepCopy()
 	crd.Status.AcceptedNames = s.accepted
 	s.accepted, s.names = acceptNames(crd, l.takenLocked(crd.Spec.Group, gr))
-	if s.names.Status != apiextensionsv1.ConditionTrue && !s.served {
+	if s.names.Status != apiextensionsv1.ConditionTrue && !s.served && !established(crd) {
 		return false
 	}
 	definition, err := definitionOf(crd, s.accepted)
@@ -147,13 +212,7 @@ func (l *Loader) removeCRDLocked(name string, s *crdState) {
 		l.dropped = append(l.dropped, gr)
 	}
 	l.events.forget(s.crd.UID)
-	// A definition that waits for one of its names may have it now.
-	for _, other := range l.crds {
-		if other.crd.Spec.Group == s.crd.Spec.Group && other.names.Status != apiextensionsv1.ConditionTrue {
-			l.serveCRDLocked(other)
-			l.enqueueCRDStatus(other.crd.Name)
-		}
-	}
+	l.offerNamesLocked(s.crd.Spec.Group)
 }
 
 // enqueueCRDStatus has the conditions of a definition written. Established is only said once the resource is in
