@@ -345,6 +345,10 @@ func TestUpdateErrors(t *testing.T) {
 	wantStatus(t, err, 404, `widgets.example.com "none" not found`)
 	_, _, err = s.Update(ctx, "a", preconditioned{uid: "other", UpdateFunc: edit(int64(1), "spec", "n")}, nil, nil, false, nil)
 	wantStatus(t, err, 409, "UID in precondition: other")
+	for _, dry := range [][]string{nil, {metav1.DryRunAll}} { // of an object that is gone, a copy is not made
+		_, _, err = s.Update(ctx, "none", preconditioned{uid: "other", UpdateFunc: replace(widget(t, `"name":"none"`, `{}`))}, nil, nil, true, &metav1.UpdateOptions{DryRun: dry})
+		wantStatus(t, err, 409, "UID in precondition: other")
+	}
 }
 
 type preconditioned struct {

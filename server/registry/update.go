@@ -227,10 +227,8 @@ func (s *Store) guaranteedUpdate(ctx context.Context, key string, opts storage.U
 	if err != nil {
 		return storage.Row{}, err
 	}
-	if !row.Value.IsZero() {
-		if err := opts.Preconditions.Check(key, row); err != nil {
-			return storage.Row{}, err
-		}
+	if err := opts.Preconditions.Check(key, row); err != nil {
+		return storage.Row{}, err
 	}
 	value, _, err := fn(row)
 	return storage.Row{Key: key, Value: storage.NewText(value), ResourceVersion: row.ResourceVersion}, err
