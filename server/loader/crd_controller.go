@@ -18,7 +18,8 @@ import (
 
 // crdState is what the Loader knows of one CustomResourceDefinition.
 type crdState struct {
-	crd *apiextensionsv1.CustomResourceDefinition
+	crd     *apiextensionsv1.CustomResourceDefinition
+	version specVersion
 	// accepted are the names under which it is or may be served.
 	accepted apiextensionsv1.CustomResourceDefinitionNames
 	names    apiextensionsv1.CustomResourceDefinitionCondition
@@ -83,13 +84,13 @@ func (l *Loader) applyCRDLocked(obj *document.Document) (changed bool) {
 		return false
 	}
 	s := l.crds[crd.Name]
-	same := s != nil && s.crd.UID == crd.UID && s.crd.Generation == crd.Generation &&
-		(s.crd.DeletionTimestamp == nil) == (crd.DeletionTimestamp == nil)
+	version := specVersionOf(obj)
+	same := s != nil && s.version == version && (s.crd.DeletionTimestamp == nil) == (crd.DeletionTimestamp == nil)
 	if s == nil {
 		s = &crdState{accepted: crd.Status.AcceptedNames}
 		l.crds[crd.Name] = s
 	}
-	s.crd = crd
+	s.crd, s.version = crd, version
 	if !same {
 		changed = l.serveCRDLocked(s)
 	}

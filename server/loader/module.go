@@ -17,7 +17,8 @@ import (
 
 // moduleState is what the Loader knows of one Module object.
 type moduleState struct {
-	object *v1alpha1.Module
+	object  *v1alpha1.Module
+	version specVersion
 	// grants are those of object.
 	grants *grants
 	// inForce is the last known good, nil when there never was one.
@@ -151,11 +152,11 @@ func (l *Loader) applyModuleLocked(obj *document.Document) {
 	if s == nil {
 		s = &moduleState{settled: make(chan struct{}), grants: newGrants(object.Spec.Capabilities)}
 		l.modules[object.Name] = s
-	} else if s.object.Generation == object.Generation {
+	} else if s.version == specVersionOf(obj) {
 		s.object = object
 		return
 	}
-	s.object = object
+	s.object, s.version = object, specVersionOf(obj)
 	s.grants.set(object.Spec.Capabilities)
 	l.enqueueUsersLocked(object.Name)
 	l.followSourceLocked(s)

@@ -9,7 +9,6 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/policies"
@@ -87,8 +86,7 @@ type policyKey struct{ kind, name string }
 
 // policyState is one policy.
 type policyState struct {
-	uid        types.UID
-	generation int64
+	specVersion
 	// inForce is the last one that compiled, or, when none ever did, one that cannot judge: its failure policy decides.
 	inForce *policy.Policy
 	// err says why the newest generation is not in force.
@@ -115,10 +113,9 @@ type policyState struct {
 
 // bindingState is one binding.
 type bindingState struct {
-	uid        types.UID
-	generation int64
-	policy     string
-	binding    *policy.Binding
+	specVersion
+	policy  string
+	binding *policy.Binding
 	// since it counts, and how much it had counted when that was told.
 	since time.Time
 	told  int64
@@ -137,7 +134,7 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored policy cannot be read: %w", err)
 		}
-		changed, err := s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
+		changed, err := s.applyPolicy(policyKey{kind, from.Name}, specVersionOf(obj), func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
 		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
 		return changed, err
 	case mutatingPolicies:
@@ -145,7 +142,7 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored policy cannot be read: %w", err)
 		}
-		changed, err := s.applyPolicy(policyKey{kind, from.Name}, from.UID, from.Generation, func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
+		changed, err := s.applyPolicy(policyKey{kind, from.Name}, specVersionOf(obj), func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
 		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
 		return changed, err
 	case validatingBindings:
@@ -153,27 +150,27 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored binding cannot be read: %w", err)
 		}
-		return s.applyBinding(policyKey{kind, from.Name}, bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: policy.FromValidatingBinding(from)}), nil
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{specVersion: specVersionOf(obj), policy: from.Spec.PolicyName, binding: policy.FromValidatingBinding(from)}), nil
 	case mutatingBindings:
 		from := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
 			return false, fmt.Errorf("stored binding cannot be read: %w", err)
 		}
-		return s.applyBinding(policyKey{kind, from.Name}, bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: policy.FromMutatingBinding(from)}), nil
+		return s.applyBinding(policyKey{kind, from.Name}, bindingState{specVersion: specVersionOf(obj), policy: from.Spec.PolicyName, binding: policy.FromMutatingBinding(from)}), nil
 	}
 	return false, fmt.Errorf("%s holds no policies", gr)
 }
 
-func (s *policySet) applyPolicy(key policyKey, uid types.UID, generation int64, compile func() (*policy.Policy, error)) (changed bool, err error) {
+func (s *policySet) applyPolicy(key policyKey, version specVersion, compile func() (*policy.Policy, error)) (changed bool, err error) {
 	state := s.policies[key]
-	if state != nil && state.uid == uid && state.generation == generation {
+	if state != nil && state.specVersion == version {
 		return false, nil
 	}
-	if state == nil || state.uid != uid {
-		state = &policyState{uid: uid}
+	if state == nil || state.uid != version.uid {
+		state = &policyState{}
 		s.policies[key] = state
 	}
-	state.generation = generation
+	state.specVersion = version
 	if s.now != nil {
 		state.tally, state.since, state.told = policy.NewTally(policy.Counts{}), s.now(), 0
 	}
@@ -188,7 +185,7 @@ func (s *policySet) applyPolicy(key policyKey, uid types.UID, generation int64, 
 
 func (s *policySet) applyBinding(key policyKey, next bindingState) (changed bool) {
 	state := s.bindings[key]
-	if state != nil && state.uid == next.uid && state.generation == next.generation {
+	if state != nil && state.specVersion == next.specVersion {
 		return false
 	}
 	s.bindings[key] = &next

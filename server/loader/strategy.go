@@ -20,7 +20,8 @@ import (
 
 // strategyState is what the Loader knows of the Strategy of one resource.
 type strategyState struct {
-	object *v1alpha1.Strategy
+	object  *v1alpha1.Strategy
+	version specVersion
 	// compiled is the last known good, nil when there never was one.
 	compiled *extension.CompiledStrategy
 	// inForce is the generation of the object that compiled was made of; without compiled, after a restart, that
@@ -112,11 +113,11 @@ func (l *Loader) applyStrategyLocked(obj *document.Document) (target schema.Grou
 	if s == nil {
 		s = &strategyState{inForce: cmp.Or(object.Status.InForce, object.Status.WasInForce)}
 		l.strategies[target] = s
-	} else if s.object.Generation == object.Generation {
+	} else if s.version == specVersionOf(obj) {
 		s.object = object
 		return target, false, true
 	}
-	s.object = object
+	s.object, s.version = object, specVersionOf(obj)
 	l.compileStrategyLocked(target, s)
 	l.pruneSettingsLocked()
 	return target, true, true

@@ -37,13 +37,13 @@ func (l *Loader) applyWeirPolicyLocked(obj *document.Document) (changed bool, er
 	}
 	switch {
 	case s == nil:
-		s = &policyState{uid: object.UID}
+		s = &policyState{}
 		l.policies.policies[key] = s
-	case s.generation == object.Generation:
+	case s.specVersion == specVersionOf(obj):
 		s.weir = object
 		return false, nil
 	}
-	s.weir, s.generation = object, object.Generation
+	s.weir, s.specVersion = object, specVersionOf(obj)
 	err = l.compileWeirPolicyLocked(s)
 	l.pruneSettingsLocked()
 	return true, err
@@ -197,7 +197,7 @@ func (l *Loader) applyWeirBindingLocked(obj *document.Document) (changed bool, e
 	b := weirBinding(from)
 	counts, since := l.countedBefore(from)
 	b.Tally = policy.NewTally(counts)
-	next := bindingState{uid: from.UID, generation: from.Generation, policy: from.Spec.PolicyName, binding: b, since: since, told: counts.Total()}
+	next := bindingState{specVersion: specVersionOf(obj), policy: from.Spec.PolicyName, binding: b, since: since, told: counts.Total()}
 	return l.policies.applyBinding(policyKey{"Policy", from.Name}, next), nil
 }
 
