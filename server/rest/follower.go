@@ -42,7 +42,8 @@ func NewFollower(name string, source Watcher, handler FollowHandler, logger *slo
 	return &Follower{name: name, source: source, handler: handler, logger: logger, moved: make(chan struct{})}
 }
 
-// followRetry is the pause before a broken stream is opened again, doubled up to followRetryMax.
+// followRetry is the pause before a broken stream is opened again, doubled up to followRetryMax as long as none lasts longer than
+// that: one that breaks whenever it has given the whole state costs a list of all each time.
 const (
 	followRetry    = 50 * time.Millisecond
 	followRetryMax = 5 * time.Second
@@ -52,11 +53,11 @@ const (
 func (f *Follower) Run(ctx context.Context) {
 	pause := followRetry
 	for ctx.Err() == nil {
-		progressed, err := f.stream(ctx)
+		synced, err := f.stream(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if progressed {
+		if !synced.IsZero() && time.Since(synced) > followRetryMax {
 			pause = followRetry
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -73,8 +74,8 @@ func (f *Follower) Run(ctx context.Context) {
 	}
 }
 
-// stream follows one watch to its end.
-func (f *Follower) stream(ctx context.Context) (progressed bool, err error) {
+// stream follows one watch to its end. synced is when the whole state was given; zero: never.
+func (f *Follower) stream(ctx context.Context) (synced time.Time, err error) {
 	initial := true
 	watch, err := f.source.Watch(ctx, &internalversion.ListOptions{
 		SendInitialEvents:    &initial,
@@ -82,20 +83,20 @@ func (f *Follower) stream(ctx context.Context) (progressed bool, err error) {
 		AllowWatchBookmarks:  true,
 	})
 	if err != nil {
-		return false, err
+		return time.Time{}, err
 	}
 	defer watch.Stop()
 	var state []*document.Document
 	for {
 		events, err := watch.Next(ctx)
 		if err != nil {
-			return progressed, err
+			return synced, err
 		}
 		for _, e := range events {
 			switch {
 			case e.Type == "BOOKMARK" && e.InitialEventsEnd:
 				f.handler.Replace(state)
-				state, initial, progressed = nil, false, true
+				state, initial, synced = nil, false, time.Now()
 				f.advance(e.ResourceVersion, true)
 				continue
 			case e.Type == "BOOKMARK":

@@ -87,3 +87,37 @@ func TestFollowerOfRestored(t *testing.T) {
 		<-ended
 	})
 }
+
+// breaking gives watches that each end some time after the whole state.
+type breaking struct {
+	after  time.Duration
+	opened []time.Time
+}
+
+func (b *breaking) Watch(context.Context, *internalversion.ListOptions) (Watch, error) {
+	b.opened = append(b.opened, time.Now())
+	next := make(chan []Event, 1)
+	next <- []Event{{Type: "BOOKMARK", ResourceVersion: "1", InitialEventsEnd: true}}
+	time.AfterFunc(b.after, func() { close(next) })
+	return scriptedWatch(next), nil
+}
+
+// A stream that breaks again and again is opened again after growing pauses, also where each had given the whole state. One that
+// lasted is opened again at once.
+func TestFollowerPauses(t *testing.T) {
+	for _, tc := range []struct {
+		after time.Duration
+		want  int // streams in a minute
+	}{{0, 18}, {time.Second, 16}, {6 * time.Second, 10}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &breaking{after: tc.after}
+			f := NewFollower("things", b, ignoring{}, slog.New(slog.DiscardHandler))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			f.Run(ctx)
+			if len(b.opened) != tc.want {
+				t.Errorf("%d streams that last %v, want %d", len(b.opened), tc.after, tc.want)
+			}
+		})
+	}
+}
