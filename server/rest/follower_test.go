@@ -108,7 +108,7 @@ func TestFollowerPauses(t *testing.T) {
 	for _, tc := range []struct {
 		after time.Duration
 		want  int // streams in a minute
-	}{{0, 18}, {time.Second, 16}, {6 * time.Second, 10}} {
+	}{{0, 18}, {time.Second, 15}, {6 * time.Second, 10}} {
 		synctest.Test(t, func(t *testing.T) {
 			b := &breaking{after: tc.after}
 			f := NewFollower("things", b, ignoring{}, slog.New(slog.DiscardHandler))
