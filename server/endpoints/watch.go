@@ -1,6 +1,7 @@
 package endpoints
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -136,6 +137,9 @@ type frames struct {
 	out   output
 	// table is set where that form is a Table.
 	table *table
+	// begins is how an object of the version begins that was both stored and served when the watch began, where there are
+	// others. A watch outlives the definition: another may be stored meanwhile, and has to be converted.
+	begins []byte
 	// chunks is the memory of what encode returns.
 	chunks [][]byte
 }
@@ -145,6 +149,9 @@ const maxKeptChunks = 16
 
 func (s *server) newFrames(req *http.Request, sc *scope, out output) (*frames, error) {
 	f := &frames{scope: sc, out: out}
+	if sc.converter == nil && sc.version.Converter != nil {
+		f.begins = []byte(`{"apiVersion":"` + sc.kind.GroupVersion().String() + `"`)
+	}
 	if out.convert == nil || out.convert.Kind != kindTable {
 		return f, nil
 	}
@@ -200,6 +207,9 @@ func (f *frames) add(ctx context.Context, event *rest.Event) error {
 	chunks := append(f.chunks, prefix)
 	switch {
 	case f.table != nil:
+		if obj, err = f.served(ctx, obj, obj.Bytes()); err != nil {
+			return err
+		}
 		rv := obj.Get("metadata", "resourceVersion").String()
 		table := *f.table
 		if event.InitialEventsEnd && table.include == metav1.IncludeNone {
@@ -214,10 +224,29 @@ func (f *frames) add(ctx context.Context, event *rest.Event) error {
 	case f.out.convert != nil:
 		chunks = append(chunks, partial(obj, f.out.convert.GroupVersion())...)
 	default:
-		chunks = obj.Pieces(chunks)
+		before := len(chunks)
+		if chunks = obj.Pieces(chunks); len(chunks) == before {
+			break
+		}
+		served, err := f.served(ctx, obj, chunks[before])
+		if err != nil {
+			return err
+		}
+		if served != obj {
+			chunks = served.Pieces(chunks[:before])
+		}
 	}
 	f.chunks = append(chunks, frameEnd)
 	return nil
+}
+
+// served returns an object, whose text begins with some bytes, in the version that is served: itself but where another is
+// stored than when the watch began.
+func (f *frames) served(ctx context.Context, obj *document.Document, text []byte) (*document.Document, error) {
+	if bytes.HasPrefix(text, f.begins) {
+		return obj, nil
+	}
+	return f.scope.version.Converter.Convert(ctx, obj, f.scope.version.Name)
 }
 
 // bookmark is an object of the kind that has a resourceVersion and nothing else.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
@@ -136,6 +137,42 @@ func TestWatchTransforms(t *testing.T) {
 	if second := parse(t, lines[1]); second.Get("object", "columnDefinitions").Len() != 0 || second.Get("object", "rows").Len() != 1 {
 		t.Errorf("second row: %s", lines[1])
 	}
+}
+
+// TestWatchOutlivesStorageVersion: an object that is stored in another version than when the watch began is shown in that
+// of the watch, whatever it is asked for as.
+func TestWatchOutlivesStorageVersion(t *testing.T) {
+	version := &rest.Version{Name: "v1", Converter: renaming{"example.com"}}
+	sc := &scope{version: version, kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}}
+	req := httptest.NewRequest(http.MethodGet, "/?includeObject=Object", nil)
+	for _, convert := range []*schema.GroupVersionKind{nil, {Group: "meta.k8s.io", Version: "v1", Kind: kindTable}} {
+		frames, err := (&server{Config: Config{Now: time.Now}}).newFrames(req, sc, output{convert: convert})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, stored := range []string{"v1", "v2", "v10"} {
+			text := halves(`{"apiVersion":"example.com/` + stored + `","kind":"Widget","metadata":{"name":"a"}}`)
+			for _, obj := range []*document.Document{document.FromCanonical(text.Bytes()), document.FromPieces(text)} {
+				chunks, err := frames.encode(t.Context(), []rest.Event{{Type: "ADDED", Object: obj}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := string(slices.Concat(chunks...)); !strings.Contains(got, strings.Replace(string(text), stored, "v1", 1)) {
+					t.Errorf("%s as %v: %s", text, convert, got)
+				}
+			}
+		}
+	}
+}
+
+// halves is a text that is kept in two pieces.
+type halves string
+
+func (h halves) Bytes() []byte { return []byte(h) }
+func (h halves) Len() int      { return len(h) }
+
+func (h halves) Pieces(dst [][]byte) [][]byte {
+	return append(dst, []byte(h[:len(h)/2]), []byte(h[len(h)/2:]))
 }
 
 // wholeFrames is a ResponseWriter that takes frames as h2's does, below one that wraps it.
