@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/auth/bootstrap"
 	"weir.dev/weir/server/auth/rbac"
@@ -97,6 +99,38 @@ func (a *access) bootstrap(ctx context.Context) error {
 	if err := a.index.WaitSynced(ctx); err != nil {
 		return err
 	}
+	return a.reconcile(ctx, objects)
+}
+
+// defaults returns the names of the default roles and bindings.
+func (a *access) defaults() ([]defaultKey, error) {
+	objects, err := bootstrap.Objects()
+	if err != nil {
+		return nil, err
+	}
+	keys := make([]defaultKey, 0, len(objects))
+	for _, obj := range objects {
+		keys = append(keys, defaultRoleKey(obj))
+	}
+	return keys, nil
+}
+
+func defaultRoleKey(obj *document.Document) defaultKey {
+	m := rest.MetaOf(obj)
+	return defaultKey{schema.GroupResource{Group: rbacv1.GroupName, Resource: bootstrap.ResourceOf(obj)}, m.Namespace(), m.Name()}
+}
+
+// restore makes those default roles and bindings again, or brings them up to what they should have.
+func (a *access) restore(ctx context.Context, lost defaultKeys) error {
+	objects, err := bootstrap.Objects()
+	if err != nil {
+		return err
+	}
+	objects = slices.DeleteFunc(objects, func(obj *document.Document) bool { return !lost[defaultRoleKey(obj)] })
+	return a.reconcile(ctx, objects)
+}
+
+func (a *access) reconcile(ctx context.Context, objects []*document.Document) error {
 	return bootstrap.Reconcile(ctx, bootstrap.Config{
 		Objects: objects, Has: a.index.Has, Logger: a.logger,
 		Storage: func(resource string) bootstrap.Storage {

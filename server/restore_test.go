@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -83,13 +85,35 @@ func (t *tester) eventually(what string, done func() error) {
 	}
 }
 
-// After etcd was emptied under two running servers the system namespaces come back.
+// After etcd was emptied under two running servers the system namespaces come back, and the default roles, bindings and
+// strategies, but for what was deleted before.
 func TestEmptiedUnderServers(t *testing.T) {
 	etcd := startReplaceable(t)
 	config := server.Config{EtcdServers: []string{"http://" + etcd.address}}
 	all := newTester(t, servertest.Options{Config: config})
 	second := newTester(t, servertest.Options{Config: config})
 	all.namespace("other")
+	roles, bindings := rbacv1.SchemeGroupVersion.WithResource("clusterroles"), rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings")
+	strategies := schema.GroupVersionResource{Group: "weir.dev", Version: "v1alpha1", Resource: "strategies"}
+	if err := all.client.Resource(roles).Delete(t.Context(), "view", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	names := func(t *tester, gvr schema.GroupVersionResource) (names []string) {
+		list, err := t.client.Resource(gvr).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			return nil
+		}
+		for _, obj := range list.Items {
+			names = append(names, obj.GetName())
+		}
+		slices.Sort(names)
+		return names
+	}
+	before := map[schema.GroupVersionResource][]string{}
+	for _, gvr := range []schema.GroupVersionResource{roles, bindings, strategies} {
+		before[gvr] = names(all, gvr)
+		second.eventually("the deletion", func() error { return unless(slices.Equal(names(second, gvr), before[gvr])) })
+	}
 	etcd.restore(t.TempDir())
 	for _, t := range []*tester{all, second} {
 		for _, name := range controllers.SystemNamespaces() {
@@ -109,6 +133,14 @@ func TestEmptiedUnderServers(t *testing.T) {
 			}
 			return err
 		})
+		for gvr, want := range before {
+			t.eventually(gvr.Resource, func() error {
+				if got := names(t, gvr); !slices.Equal(got, want) {
+					return fmt.Errorf("%d of %d are there", len(got), len(want))
+				}
+				return nil
+			})
+		}
 	}
 }
 

@@ -415,6 +415,7 @@ func (s *Server) Run(ctx context.Context) error {
 	owned.Go(func() {
 		s.start(background)
 		owned.Go(func() { s.storages.count(background) })
+		owned.Go(func() { s.keepDefaults(background) })
 		s.garbage.Run(background) // not before all kinds are known
 	})
 	served := make(chan error, 1)

@@ -76,13 +76,14 @@ func Reconcile(ctx context.Context, c Config) error {
 	return errors.Join(errs...)
 }
 
-func resourceOf(obj *document.Document) string {
+// ResourceOf returns the name of the resource of one of Objects.
+func ResourceOf(obj *document.Document) string {
 	return strings.ToLower(obj.Get("kind").String()) + "s"
 }
 
 func (c *Config) reconcile(ctx context.Context, wanted *document.Document) error {
 	m := rest.MetaOf(wanted)
-	resource := resourceOf(wanted)
+	resource := ResourceOf(wanted)
 	storage := c.Storage(resource)
 	if storage == nil {
 		return fmt.Errorf("bootstrap: resource %s is not served", resource)
@@ -128,7 +129,7 @@ func (c *Config) complete(ctx context.Context, storage Storage, wanted *document
 			return err
 		}
 		c.Logger.WarnContext(ctx, "default binding referred to another role and is made anew", "kind", wanted.Get("kind").String(), "name", m.Name())
-		return apierrors.NewNotFound(rbacv1.Resource(resourceOf(wanted)), m.Name())
+		return apierrors.NewNotFound(rbacv1.Resource(ResourceOf(wanted)), m.Name())
 	case err != nil || next == have:
 		return err
 	}

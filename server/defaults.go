@@ -1,0 +1,228 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"weir.dev/weir/abi/document"
+	"weir.dev/weir/server/rest"
+)
+
+// firstDefaultsRetry and lastDefaultsRetry bound the pause after default objects could not be made again; it doubles each time.
+const (
+	firstDefaultsRetry = 100 * time.Millisecond
+	lastDefaultsRetry  = 30 * time.Second
+)
+
+// defaults has default objects made again that were there and are not, or not as they were, though nobody was seen to delete
+// them: the etcd was restored from an earlier state, or emptied. One that was deleted stays away until a restart.
+type defaults struct {
+	logger *slog.Logger
+	// restore makes those that are missing, and brings the others up to what they should have.
+	restore   func(ctx context.Context, objects defaultKeys) error
+	followers []*rest.Follower
+	// found has something when there is something in lost.
+	found chan struct{}
+
+	mu   sync.Mutex
+	lost defaultKeys // guarded by mu
+}
+
+// defaultKey names a default object.
+type defaultKey struct {
+	schema.GroupResource
+	namespace, name string
+}
+
+type defaultKeys map[defaultKey]bool
+
+// newDefaults returns the keeper of objects. stored returns what stores a resource.
+func newDefaults(objects []defaultKey, stored func(group, resource string) any, logger *slog.Logger,
+	restore func(ctx context.Context, objects defaultKeys) error) (*defaults, error) {
+	d := &defaults{logger: logger, restore: restore, found: make(chan struct{}, 1), lost: defaultKeys{}}
+	byResource := map[schema.GroupResource]defaultKeys{}
+	for _, key := range objects {
+		if byResource[key.GroupResource] == nil {
+			byResource[key.GroupResource] = defaultKeys{}
+		}
+		byResource[key.GroupResource][key] = true
+	}
+	for gr, keys := range byResource {
+		watcher, ok := stored(gr.Group, gr.Resource).(rest.Watcher)
+		if !ok {
+			return nil, fmt.Errorf("defaults: resource %s is not served", gr)
+		}
+		handler := &defaultsHandler{defaults: d, resource: gr, keys: keys, there: map[defaultKey]defaultState{}}
+		for key := range keys {
+			handler.there[key] = defaultState{}
+		}
+		d.followers = append(d.followers, rest.NewFollower(gr.String(), watcher, handler, logger))
+	}
+	return d, nil
+}
+
+// run keeps the objects until ctx is done.
+func (d *defaults) run(ctx context.Context) {
+	var following sync.WaitGroup
+	defer following.Wait()
+	for _, f := range d.followers {
+		following.Go(func() { f.Run(ctx) })
+	}
+	for {
+		select {
+		case <-d.found:
+		case <-ctx.Done():
+			return
+		}
+		d.makeAgain(ctx)
+	}
+}
+
+// makeAgain makes what is lost, as often as it takes.
+func (d *defaults) makeAgain(ctx context.Context) {
+	for retry := firstDefaultsRetry; ; retry = min(2*retry, lastDefaultsRetry) {
+		d.mu.Lock()
+		lost := maps.Clone(d.lost)
+		d.mu.Unlock()
+		if len(lost) == 0 {
+			return
+		}
+		err := d.restore(ctx, lost)
+		if err == nil {
+			d.mu.Lock()
+			maps.DeleteFunc(d.lost, func(key defaultKey, _ bool) bool { return lost[key] })
+			d.mu.Unlock()
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		d.logger.WarnContext(ctx, "default objects cannot be made again; it is tried again", "error", err, "retryIn", retry)
+		timer := time.NewTimer(retry)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// defaultsHandler follows one resource.
+type defaultsHandler struct {
+	*defaults
+	resource schema.GroupResource
+	keys     defaultKeys
+	// there are those that are stored: before the first state, what a start has seen to.
+	there map[defaultKey]defaultState
+}
+
+// defaultState is how an object was seen last.
+type defaultState struct {
+	uid      types.UID
+	revision string
+}
+
+var _ rest.FollowHandler = (*defaultsHandler)(nil)
+
+func (h *defaultsHandler) key(obj *document.Document) defaultKey {
+	m := rest.MetaOf(obj)
+	return defaultKey{h.resource, m.Namespace(), m.Name()}
+}
+
+func stateOfDefault(obj *document.Document) defaultState {
+	m := rest.MetaOf(obj)
+	return defaultState{m.UID(), m.ResourceVersion()}
+}
+
+// Replace implements rest.FollowHandler. What was there is in every later state, unless it was deleted while the stream was
+// broken: that counts as lost too.
+func (h *defaultsHandler) Replace(objects []*document.Document) {
+	before := h.there
+	h.there = map[defaultKey]defaultState{}
+	for _, obj := range objects {
+		if key := h.key(obj); h.keys[key] {
+			h.there[key] = stateOfDefault(obj)
+		}
+	}
+	var lost []defaultKey
+	for key, state := range before {
+		now, ok := h.there[key]
+		if !ok || now != state && state != (defaultState{}) {
+			lost = append(lost, key)
+		}
+	}
+	if len(lost) == 0 {
+		return
+	}
+	h.mu.Lock()
+	for _, key := range lost {
+		h.lost[key] = true
+	}
+	h.mu.Unlock()
+	h.logger.Info("default objects are not as they were; those that are missing are made again", "resource", h.resource.String(), "objects", len(lost))
+	select {
+	case h.found <- struct{}{}:
+	default:
+	}
+}
+
+// Change implements rest.FollowHandler.
+func (h *defaultsHandler) Change(e rest.Event) {
+	if e.Object == nil {
+		return
+	}
+	key := h.key(e.Object)
+	switch {
+	case !h.keys[key]:
+	case e.Type == "DELETED":
+		delete(h.there, key)
+	default:
+		h.there[key] = stateOfDefault(e.Object)
+	}
+}
+
+// keepDefaults keeps the default roles, bindings and strategies until ctx is done.
+func (s *Server) keepDefaults(ctx context.Context) {
+	d, err := s.newDefaults()
+	if err != nil {
+		s.logger.ErrorContext(ctx, "default objects are not made again when they are lost", "error", err)
+		return
+	}
+	d.run(ctx)
+}
+
+func (s *Server) newDefaults() (*defaults, error) {
+	keys, err := s.access.defaults()
+	if err != nil {
+		return nil, err
+	}
+	strategies, err := defaultStrategies()
+	if err != nil {
+		return nil, err
+	}
+	for _, obj := range strategies {
+		keys = append(keys, strategyKey(obj))
+	}
+	return newDefaults(keys, s.stored, s.logger, func(ctx context.Context, lost defaultKeys) error {
+		strategies, err := defaultStrategies()
+		if err != nil {
+			return err
+		}
+		strategies = slices.DeleteFunc(strategies, func(obj *document.Document) bool { return !lost[strategyKey(obj)] })
+		return errors.Join(s.access.restore(ctx, lost), s.createStrategies(ctx, strategies))
+	})
+}
+
+func strategyKey(obj *document.Document) defaultKey {
+	return defaultKey{GroupResource: strategyResource, name: rest.MetaOf(obj).Name()}
+}
