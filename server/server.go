@@ -294,7 +294,7 @@ func (s *Server) openLoader() error {
 		return err
 	}
 	s.garbage, err = controllers.NewGarbage(controllers.GarbageConfig{
-		Rows: rows, Logger: s.logger,
+		Rows: rows, Logger: s.logger, WaitDefined: s.loader.WaitDefined,
 		Pin: func() (rest.Catalog, func()) {
 			snapshot, release := s.loader.Holder().Acquire()
 			return snapshot, release

@@ -60,6 +60,8 @@ type GarbageConfig struct {
 	Rows Rows
 	// Pin returns the resources in force, and a function to be called when they are needed no more.
 	Pin func() (rest.Catalog, func())
+	// WaitDefined waits until all resources that are defined are among those that Pin returns; nil: they always are.
+	WaitDefined func(ctx context.Context) error
 	// Workers is how many objects are worked on at a time; 0: 8.
 	Workers int
 	// Resync see defaultGarbageResync; 0: one minute.
@@ -91,10 +93,12 @@ type Garbage struct {
 	mu sync.Mutex
 	// parked are objects for which a kind is needed that is not served; parkedAt is the generation of the
 	// catalog then. guarded by mu
-	parked   map[types.UID]struct{}
+	parked   map[types.UID]*unknownKindError
 	parkedAt uint64
 	// undefined counts the definitions that were deleted. guarded by mu
 	undefined uint64
+
+	failures failures
 }
 
 // NewGarbage returns the controller. Run starts it.
@@ -111,7 +115,7 @@ func NewGarbage(cfg GarbageConfig) (*Garbage, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Garbage{cfg: cfg, parked: map[types.UID]struct{}{}}, nil
+	return &Garbage{cfg: cfg, parked: map[types.UID]*unknownKindError{}, failures: failures{logger: cfg.Logger}}, nil
 }
 
 // Run works until ctx is done and all its goroutines ended. It is called once.
@@ -156,7 +160,7 @@ func (h rowHandler) Begin() { h.graph.begin() }
 func (h rowHandler) End() {
 	h.graph.end()
 	h.mu.Lock()
-	h.unparkLocked() // some may be gone
+	h.unparkLocked(func(*unknownKindError) bool { return true }) // some may be gone
 	h.mu.Unlock()
 	nodes, owners := h.graph.size()
 	h.cfg.Logger.Debug("owners are known", "dependents", nodes, "owners", owners)
@@ -183,12 +187,13 @@ func (h rowHandler) Remove(resource schema.GroupResource, obj *document.Document
 		h.graph.removeForeign(l.identity)
 	}
 	if uid := rest.MetaOf(obj).UID(); uid != "" {
-		h.graph.remove(uid, resource)
+		h.graph.remove(uid, rest.KindOf(obj).GroupKind(), resource)
 		h.mu.Lock()
 		delete(h.parked, uid)
 		if resource == definitions { // the catalog stays as it is where it was not served
 			h.undefined++
-			h.unparkLocked()
+			name := rest.MetaOf(obj).Name()
+			h.unparkLocked(func(needed *unknownKindError) bool { return needed.resource.String() == name })
 		}
 		h.mu.Unlock()
 	}
@@ -224,25 +229,43 @@ func (c *Garbage) handle(ctx context.Context, uid types.UID) {
 	delete(c.parked, uid)
 	undefined := c.undefined
 	c.mu.Unlock()
-	catalog, release := c.cfg.Pin()
-	defer release()
+	generation, err := c.processPinned(ctx, n)
 	var unknown *unknownKindError
-	switch err := c.process(ctx, c.kinds.inventory(catalog), n); {
+	switch {
 	case err == nil:
 		c.queue.Forget(uid)
 	case errors.As(err, &unknown):
 		c.queue.Forget(uid)
-		c.park(uid, catalog.Generation(), undefined)
+		c.park(uid, unknown, generation, undefined)
 		c.cfg.Logger.DebugContext(ctx, "object waits for a kind to be served", "kind", n.GroupKind, "namespace", n.namespace, "name", n.name, "error", err)
 	case ctx.Err() == nil:
 		c.queue.AddRateLimited(uid)
-		c.cfg.Logger.WarnContext(ctx, "garbage collection failed; it is tried again", "kind", n.GroupKind,
-			"namespace", n.namespace, "name", n.name, "error", err, "attempt", c.queue.NumRequeues(uid))
+		c.failures.tell(ctx, n, err, c.queue.NumRequeues(uid))
 	}
 }
 
-// park sets an object aside until the catalog is another one than that of generation, or more definitions are deleted than undefined.
-func (c *Garbage) park(uid types.UID, generation, undefined uint64) {
+// processPinned does what there is to do for an object with the resources in force, whose generation it returns.
+func (c *Garbage) processPinned(ctx context.Context, n node) (generation uint64, err error) {
+	catalog, release := c.cfg.Pin()
+	defer func() { release() }()
+	objects := c.kinds.inventory(catalog)
+	// What nobody can reach keeps no owner, and stays with its reference to one that orphans it. But it may only be that this
+	// server has not heard of the kind yet.
+	unserved := func(e *edge) bool { return !objects.serves(e.node.GroupKind) }
+	if n.waits != waitsForNothing && c.cfg.WaitDefined != nil && c.graph.anyDependent(n.uid, unserved) {
+		if err := c.cfg.WaitDefined(ctx); err != nil {
+			return catalog.Generation(), err
+		}
+		release()
+		catalog, release = c.cfg.Pin()
+		objects = c.kinds.inventory(catalog)
+	}
+	return catalog.Generation(), c.process(ctx, objects, n)
+}
+
+// park sets an object aside until a kind is served that was not in the catalog of generation, or more definitions are deleted than
+// undefined.
+func (c *Garbage) park(uid types.UID, needed *unknownKindError, generation, undefined uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if undefined != c.undefined {
@@ -253,11 +276,11 @@ func (c *Garbage) park(uid types.UID, generation, undefined uint64) {
 		c.parkedAt = generation
 	}
 	if _, ok := c.graph.node(uid); ok { // it may be gone since it was taken from the queue
-		c.parked[uid] = struct{}{}
+		c.parked[uid] = needed
 	}
 }
 
-// unpark puts what is parked back into the queue where other resources are served now.
+// unpark puts what is parked back into the queue where its kind is served now.
 func (c *Garbage) unpark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,17 +289,22 @@ func (c *Garbage) unpark() {
 	}
 	catalog, release := c.cfg.Pin()
 	defer release()
-	if catalog.Generation() != c.parkedAt {
-		c.unparkLocked()
+	if catalog.Generation() == c.parkedAt {
+		return
 	}
+	c.parkedAt = catalog.Generation()
+	objects := c.kinds.inventory(catalog)
+	c.unparkLocked(func(needed *unknownKindError) bool { return objects.serves(needed.kind) })
 }
 
-// unparkLocked puts what is parked back into the queue.
-func (c *Garbage) unparkLocked() {
-	for uid := range c.parked {
-		c.queue.Add(uid)
+// unparkLocked puts what is parked back into the queue where ready is true for what it needs.
+func (c *Garbage) unparkLocked(ready func(needed *unknownKindError) bool) {
+	for uid, needed := range c.parked {
+		if ready(needed) {
+			c.queue.Add(uid)
+			delete(c.parked, uid)
+		}
 	}
-	clear(c.parked)
 }
 
 func (c *Garbage) unparkNowAndThen(ctx context.Context) {
@@ -286,13 +314,17 @@ func (c *Garbage) unparkNowAndThen(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			c.unpark()
+			c.failures.sum(ctx)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// unknownKindError: a kind that is not served.
-type unknownKindError struct{ kind fmt.Stringer }
+// unknownKindError: a kind that is not served. resource is what an owner of it was stored as whose end was seen, if any.
+type unknownKindError struct {
+	kind     schema.GroupKind
+	resource schema.GroupResource
+}
 
 func (e *unknownKindError) Error() string { return fmt.Sprintf("kind %s is not served", e.kind) }

@@ -114,9 +114,12 @@ type edge struct {
 
 // owner is what nodes refer to by its uid. It is forgotten with the last reference.
 type owner struct {
-	// gone: its deletion was seen. A uid comes back only with an earlier state of the storage, and that with a listing.
-	gone bool
-	// resource is what it was stored as, when it is gone.
+	// gone: its deletion was seen, after the listing goneAfter began. A uid comes back only with an earlier state of the storage, and
+	// that with a listing.
+	gone      bool
+	goneAfter uint64
+	// kind and resource are what it was, and what it was stored as, when it is gone.
+	kind     schema.GroupKind
 	resource schema.GroupResource
 	// seen is the identity under which it was found. Zero: none yet.
 	seen  identity
@@ -145,16 +148,12 @@ func newGraph(enqueue func(types.UID)) *graph {
 	return &graph{enqueue: enqueue, nodes: map[types.UID]*node{}, owners: map[types.UID]*owner{}, foreign: map[uint64]uint64{}, seed: maphash.MakeSeed()}
 }
 
-// begin starts a listing of all objects, each of which is put until end is called. Which owners were deleted is forgotten:
-// where the storage was restored from an earlier state they may be there again.
+// begin starts a listing of all objects, each of which is put until end is called.
 func (g *graph) begin() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.listing++
 	g.present = map[uint64]struct{}{}
-	for _, o := range g.owners {
-		o.gone = false
-	}
 }
 
 // end finishes a listing: what was not in it is forgotten, owners that were not in it are to be
@@ -260,6 +259,9 @@ func (g *graph) put(l lineage) {
 	} else {
 		g.forgetForeignLocked(l.identity) // requests find it now
 	}
+	if o := g.owners[l.uid]; o != nil {
+		o.gone = false // the storage was restored
+	}
 	n := g.nodes[l.uid]
 	if len(l.refs) == 0 && l.waits == waitsForNothing {
 		if n != nil {
@@ -356,12 +358,12 @@ func (g *graph) unlinkLocked(n *node) {
 	n.edges = nil
 }
 
-// remove says that an object is gone, which was stored as a resource.
-func (g *graph) remove(uid types.UID, resource schema.GroupResource) {
+// remove says that an object of a kind is gone, which was stored as a resource.
+func (g *graph) remove(uid types.UID, kind schema.GroupKind, resource schema.GroupResource) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if o := g.owners[uid]; o != nil {
-		o.gone, o.resource, o.seen = true, resource, identity{}
+		o.gone, o.goneAfter, o.kind, o.resource, o.seen = true, g.listing, kind, resource, identity{}
 		for e := o.first; e != nil; e = e.next {
 			g.enqueue(e.node.uid)
 		}
@@ -376,8 +378,9 @@ func (g *graph) remove(uid types.UID, resource schema.GroupResource) {
 func (g *graph) found(o *owner, id identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if o != nil && !o.gone && g.owners[id.uid] == o {
-		o.seen = id
+	// A deletion that was seen before the last listing is of a past that a restored storage has lost.
+	if o != nil && !(o.gone && o.goneAfter == g.listing) && g.owners[id.uid] == o {
+		o.gone, o.seen = false, id
 	}
 }
 
@@ -409,11 +412,11 @@ func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 	return n == nil || n.waits != waitsForDependents, o
 }
 
-// ended reports whether the end of an owner was seen since the last listing began, and what it was stored as.
-func (g *graph) ended(o *owner) (resource schema.GroupResource, ended bool) {
+// ended reports whether the end of the owner that r means was seen, and no listing since has it, and what it was stored as.
+func (g *graph) ended(r reference, o *owner) (resource schema.GroupResource, ended bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if o == nil || !o.gone {
+	if o == nil || !o.gone || o.kind != r.GroupKind || g.present != nil { // which may still come to it
 		return schema.GroupResource{}, false
 	}
 	return o.resource, true

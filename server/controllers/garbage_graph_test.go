@@ -129,11 +129,11 @@ func TestGraphEnqueues(t *testing.T) {
 	}
 	f.put(lineageIn("ns", "third", refTo("owner", true)))
 	want("a dependent of an owner that waits", "uid-third")
-	f.remove("uid-child", schema.GroupResource{})
+	f.remove("uid-child", schema.GroupKind{}, schema.GroupResource{})
 	want("one that the owner waits for is gone", "uid-owner")
 	f.put(lineageIn("ns", "third"))
 	want("one that the owner waits for is free", "uid-owner")
-	f.remove("uid-owner", schema.GroupResource{})
+	f.remove("uid-owner", schema.GroupKind{}, schema.GroupResource{})
 	want("the owner is gone", "uid-second", "uid-stranger")
 	if solid, o := f.solid(refTo("owner", false), "ns"); solid {
 		t.Error("one that is gone is solid")
@@ -148,7 +148,7 @@ func TestGraphEnqueues(t *testing.T) {
 	f.put(lineageIn("ns", "second", refTo("owner", false), refTo("unknown", false)))
 	f.end()
 	want("listed again, owners away", "uid-second")
-	f.remove("uid-second", schema.GroupResource{})
+	f.remove("uid-second", schema.GroupKind{}, schema.GroupResource{})
 	if nodes, owners := f.size(); nodes != 0 || owners != 0 {
 		t.Errorf("left: %d objects, %d owners", nodes, owners)
 	}
@@ -176,7 +176,7 @@ func TestGraphOfRestored(t *testing.T) {
 	}
 	list("deleted")
 	want(true)
-	f.remove("uid-deleted", schema.GroupResource{})
+	f.remove("uid-deleted", schema.GroupKind{}, schema.GroupResource{})
 	want(false)
 	list("deleted")
 	want(true)
@@ -185,10 +185,46 @@ func TestGraphOfRestored(t *testing.T) {
 	if got := f.take(); len(got) != 0 {
 		t.Errorf("a dependent of an owner that is there again is looked at: %v", got)
 	}
-	f.remove("uid-deleted", schema.GroupResource{})
+	f.remove("uid-deleted", schema.GroupKind{}, schema.GroupResource{})
+	f.found(want(false), refTo("deleted", true).at("ns"))
+	want(false)
 	list()
 	f.found(want(false), refTo("deleted", true).at("ns"))
 	want(true)
+}
+
+// That the end of an owner was seen is remembered over a listing that does not have it: the stream may have broken for any reason.
+func TestGraphRemembersTheEnd(t *testing.T) {
+	f := newFeed()
+	owned := refTo("deleted", true)
+	resource := schema.GroupResource{Group: "example.com", Resource: "things"}
+	want := func(step string, r reference, want bool) {
+		t.Helper()
+		_, o := f.solid(r, "ns")
+		if got, ended := f.ended(r, o); ended != want || want && got != resource {
+			t.Errorf("%s: ended is %t, %v, want %t", step, ended, got, want)
+		}
+	}
+	f.begin()
+	f.put(lineageIn("ns", "child", owned))
+	f.put(lineageIn("ns", "deleted"))
+	f.end()
+	want("there", owned, false)
+	f.remove("uid-deleted", owned.GroupKind, resource)
+	want("gone", owned, true)
+	other := owned
+	other.Kind = "Other"
+	want("a reference to another kind", other, false)
+	f.begin()
+	f.put(lineageIn("ns", "child", owned))
+	want("while it may be listed yet", owned, false)
+	f.end()
+	want("not listed", owned, true)
+	f.begin()
+	f.put(lineageIn("ns", "child", owned))
+	f.put(lineageIn("ns", "deleted"))
+	f.end()
+	want("restored", owned, false)
 }
 
 // What a listing leaves out, such as a row that cannot be read, is not held for gone: its dependents are looked at, and find it.
@@ -247,7 +283,7 @@ func TestGraphOfForeign(t *testing.T) {
 	list(true, child)
 	want("listed again", true)
 	f.removeForeign(owner)
-	f.remove(owner.uid, schema.GroupResource{})
+	f.remove(owner.uid, schema.GroupKind{}, schema.GroupResource{})
 	want("gone", false)
 	f.putForeign(owner)
 	want("seen", true)
@@ -255,7 +291,7 @@ func TestGraphOfForeign(t *testing.T) {
 	want("not listed", false)
 	list(true, child, lineageIn("ns", "owner"))
 	want("listed twice", true)
-	f.remove(owner.uid, schema.GroupResource{})
+	f.remove(owner.uid, schema.GroupKind{}, schema.GroupResource{})
 	want("gone where requests find it", false)
 }
 
@@ -290,7 +326,7 @@ func TestGraphRandomly(t *testing.T) {
 			case 1, 2, 3, 4, 5, 6:
 				uid := types.UID("uid-" + name())
 				delete(f.objects, uid)
-				f.remove(uid, schema.GroupResource{})
+				f.remove(uid, schema.GroupKind{}, schema.GroupResource{})
 			default:
 				l := random()
 				f.objects[l.uid] = l
@@ -368,7 +404,7 @@ func TestGraphHammer(t *testing.T) {
 			case i%1000 == 500:
 				g.end()
 			case i%3 == 0:
-				g.remove(l.uid, schema.GroupResource{})
+				g.remove(l.uid, schema.GroupKind{}, schema.GroupResource{})
 				continue
 			}
 			g.put(l)

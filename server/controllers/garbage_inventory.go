@@ -93,7 +93,7 @@ func (c inventory) serves(kind schema.GroupKind) bool { return c.kinds[kind] != 
 func (c inventory) namespaced(kind schema.GroupKind) (bool, error) {
 	r := c.kinds[kind]
 	if r == nil {
-		return false, &unknownKindError{kind}
+		return false, &unknownKindError{kind: kind}
 	}
 	return r.Namespaced, nil
 }
@@ -101,7 +101,7 @@ func (c inventory) namespaced(kind schema.GroupKind) (bool, error) {
 func (c inventory) storage(ctx context.Context, id identity) (context.Context, collectable, *rest.Version, error) {
 	r := c.kinds[id.GroupKind]
 	if r == nil {
-		return nil, nil, nil, &unknownKindError{id.GroupKind}
+		return nil, nil, nil, &unknownKindError{kind: id.GroupKind}
 	}
 	ctx = rest.WithCatalog(ctx, c.catalog)
 	if r.Namespaced {

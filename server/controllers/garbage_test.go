@@ -1,15 +1,24 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/request"
@@ -327,6 +336,176 @@ func TestGarbageForgetsParked(t *testing.T) {
 	case <-time.After(30 * time.Second):
 		t.Fatal("what a listing was without stays parked")
 	}
+}
+
+// changing is a catalog with a generation that gets resources.
+type changing struct {
+	catalog
+	generation uint64
+}
+
+func (c changing) Generation() uint64 { return c.generation }
+
+// What waits for a kind is looked at again when it is served, or its definition gone, and not whenever the catalog is another one.
+func TestGarbageUnparksWhatItCanDo(t *testing.T) {
+	now := changing{generation: 1}
+	garbage, err := NewGarbage(GarbageConfig{Rows: toldRows(nil), Pin: func() (rest.Catalog, func()) { return now, func() {} }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued := map[types.UID]bool{}
+	garbage.graph = newGraph(func(types.UID) {})
+	garbage.queue = &queueOf{added: queued}
+	h := rowHandler{garbage}
+	gone := schema.GroupResource{Group: "example.com", Resource: "gones"}
+	park := func(uid types.UID, needed unknownKindError) {
+		garbage.graph.put(lineage{identity: identity{uid: uid, name: string(uid)}, refs: []reference{refTo("owner", true)}})
+		garbage.park(uid, &needed, 1, 0)
+	}
+	park("a", unknownKindError{kind: schema.GroupKind{Group: "example.com", Kind: "Widget"}})
+	park("b", unknownKindError{kind: schema.GroupKind{Group: "example.com", Kind: "Gone"}, resource: gone})
+	park("c", unknownKindError{kind: schema.GroupKind{Group: "example.com", Kind: "Other"}})
+	want := func(step string, uids ...types.UID) {
+		t.Helper()
+		got := slices.Sorted(maps.Keys(queued))
+		if clear(queued); !slices.Equal(got, uids) {
+			t.Errorf("%s: %v are looked at, want %v", step, got, uids)
+		}
+	}
+	other := parse(t, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"n","namespace":"a","uid":"u"}}`)
+	now.generation = 2
+	h.Put(other)
+	want("another catalog")
+	now = changing{catalog: newCluster(t).catalog, generation: 3}
+	for _, r := range now.catalog {
+		if r.Name == "widgets" {
+			r.Kind = "Widget"
+		}
+	}
+	h.Put(other)
+	want("a kind is served", "a")
+	definition := func(name string) *document.Document {
+		return parse(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"`+name+`","uid":"d"}}`)
+	}
+	h.Remove(definitions, definition("others.example.com"))
+	want("another definition is gone")
+	h.Remove(definitions, definition(gone.String()))
+	want("the definition is gone", "b")
+	park("c", unknownKindError{kind: schema.GroupKind{Group: "example.com", Kind: "Other"}})
+	want("a definition was gone meanwhile", "c")
+}
+
+// queueOf is a queue that remembers what was added.
+type queueOf struct {
+	workqueue.TypedRateLimitingInterface[types.UID]
+	added map[types.UID]bool
+}
+
+func (q *queueOf) Add(uid types.UID) { q.added[uid] = true }
+
+// An object that is deleted with propagationPolicy Orphan orphans also dependents of a kind that the server has not heard of yet.
+func TestGarbageOrphansWhatIsJustDefined(t *testing.T) {
+	c := newCluster(t)
+	var early catalog
+	for _, r := range c.catalog {
+		switch r.Name {
+		case "widgets":
+			r.Kind, r.StorageVersion = "Widget", "v1"
+		case "gadgets":
+			r.Kind, r.StorageVersion, r.Versions[0].Storage = "Gadget", "v1", c.gadgets
+			continue
+		}
+		early = append(early, r)
+	}
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := request.WithNamespace(t.Context(), "a")
+	c.create(t, c.widgets, "Widget", "a", `"name":"owner"`)
+	owner, err := c.widgets.Get(ctx, "owner", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.create(t, c.gadgets, "Gadget", "a", `"name":"child","ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":"owner","uid":"`+string(rest.MetaOf(owner).UID())+`"}]`)
+	orphan := metav1.DeletePropagationOrphan
+	if _, _, err := c.widgets.Delete(ctx, "owner", nil, &metav1.DeleteOptions{PropagationPolicy: &orphan}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := c.widgets.List(ctx, nil)
+	if err != nil || len(list.Items) != 1 {
+		t.Fatal(list, err)
+	}
+	w, err := c.widgets.Watch(ctx, &internalversion.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	var heard atomic.Bool
+	garbage, err := NewGarbage(GarbageConfig{
+		Rows: &listedRows{cluster: c},
+		Pin: func() (rest.Catalog, func()) {
+			if heard.Load() {
+				return changing{c.catalog, 2}, func() {}
+			}
+			return changing{early, 1}, func() {}
+		},
+		WaitDefined: func(context.Context) error { heard.Store(true); return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	run.Go(func() { garbage.Run(running) })
+	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	for gone := false; !gone; {
+		events, err := w.Next(waiting)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events {
+			gone = gone || e.Type == "DELETED"
+		}
+	}
+	if child, err := c.gadgets.Get(ctx, "child", nil); err != nil || child.Get("metadata", "ownerReferences").Exists() {
+		t.Errorf("the child is %v, %v", child, err)
+	}
+}
+
+// One cause that fails thousands of objects is told once.
+func TestGarbageTellsFailures(t *testing.T) {
+	var log bytes.Buffer
+	f := failures{logger: slog.New(slog.NewTextHandler(&log, nil))}
+	lines := func(want int, texts ...string) {
+		t.Helper()
+		got := log.String()
+		log.Reset()
+		if strings.Count(got, "\n") != want {
+			t.Errorf("%d lines, want %d: %s", strings.Count(got, "\n"), want, got)
+		}
+		for _, text := range texts {
+			if !strings.Contains(got, text) {
+				t.Errorf("no %q in %s", text, got)
+			}
+		}
+	}
+	for i := range 10_000 {
+		f.tell(t.Context(), node{identity: identity{name: fmt.Sprint("child", i)}}, errors.New("owner is away"), i)
+	}
+	lines(1, "name=child0", "owner is away")
+	for i := range 100 {
+		f.tell(t.Context(), node{}, fmt.Errorf("cause %d", i), 0)
+	}
+	lines(maxFailuresTold-1, "cause 0")
+	f.sum(t.Context())
+	lines(1, fmt.Sprint("failures=", 10_000+100-maxFailuresTold))
+	f.sum(t.Context())
+	lines(0)
+	f.tell(t.Context(), node{}, errors.New("owner is away"), 0)
+	lines(1)
 }
 
 // A finalizer is taken only from an object whose deletion was requested, references only where they are.

@@ -30,7 +30,7 @@ func (c *Garbage) process(ctx context.Context, objects inventory, n node) error 
 // orphan takes the references to an object from its dependents, and lets it go.
 func (c *Garbage) orphan(ctx context.Context, objects inventory, id identity) error {
 	if !objects.serves(id.GroupKind) {
-		return &unknownKindError{id.GroupKind}
+		return &unknownKindError{kind: id.GroupKind}
 	}
 	obj, err := objects.get(ctx, id)
 	if err != nil || obj == nil {
@@ -182,12 +182,14 @@ func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, 
 	}
 	namespaced, err := objects.namespaced(r.GroupKind)
 	if err != nil {
-		if resource, ended := c.graph.ended(o); ended { // maybe with its definition, which is asked for instead
+		unknown := &unknownKindError{kind: r.GroupKind}
+		if resource, ended := c.graph.ended(r, o); ended { // maybe with its definition, which is asked for instead
 			if undefined, err := objects.undefined(ctx, resource); undefined || err != nil {
 				return standsAbsent, err
 			}
+			unknown.resource = resource
 		}
-		return standsUnknown, fmt.Errorf("owner %q: %w", r.name, err)
+		return standsUnknown, fmt.Errorf("owner %q: %w", r.name, unknown)
 	}
 	if namespaced && namespace == "" {
 		c.cfg.Logger.DebugContext(ctx, "cluster-scoped object refers to an owner in a namespace", "owner", r.GroupKind, "name", r.name)
