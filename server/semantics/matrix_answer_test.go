@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -252,7 +253,7 @@ func (w *matrixWorld) expand(target string) string {
 }
 
 // events are those of a stream up to the mark, which is the first that is newer than the world, or to its end. Of bookmarks that follow each other
-// and say the same the first is told: how often they come is not.
+// and say the same the first is told: how often they come is not, and not one that does no more than to come before the mark did.
 func (w *matrixWorld) events(body io.Reader) string {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, 1<<20)
@@ -274,6 +275,9 @@ func (w *matrixWorld) events(body io.Reader) string {
 		}
 		rv, _ := strconv.ParseUint(text(e.Object, "metadata", "resourceVersion"), 10, 64)
 		if rv > w.latest && e.Type != "BOOKMARK" {
+			if mere := len(out) - 2; mere >= 0 && strings.HasPrefix(out[mere], "BOOKMARK ") && strings.HasSuffix(out[mere], " at=LATEST") {
+				out = slices.Delete(out, mere, mere+1)
+			}
 			return strings.Join(append(out, "…"), ", ")
 		}
 	}

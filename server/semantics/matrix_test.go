@@ -208,3 +208,25 @@ func compareGolden(t *testing.T, resource string, want, got map[string]string, d
 		}
 	}
 }
+
+// Of the events of a watch bookmarks are told, but for those that come since the mark has not come yet.
+func TestMatrixEvents(t *testing.T) {
+	w := &matrixWorld{latest: 7, objects: map[uint64]string{5: "a1", 7: "LATEST"}}
+	event := func(kind string, rv int, annotations string) string {
+		return fmt.Sprintf(`{"type":%q,"object":{"kind":"Thing","metadata":{"name":"a","resourceVersion":"%d"%s}}}`+"\n", kind, rv, annotations)
+	}
+	mere, initial := event("BOOKMARK", 7, ""), event("BOOKMARK", 7, `,"annotations":{"k8s.io/initial-events-end":"true"}`)
+	first, mark := event("ADDED", 5, ""), event("MODIFIED", 8, "")
+	const added, marked = "ADDED a@a1, ", "MODIFIED a@NEW, …"
+	for body, want := range map[string]string{
+		first + mark:                  added + marked,
+		first + mere + mere + mark:    added + marked,
+		first + initial + mere + mark: added + "BOOKMARK Thing at=LATEST k8s.io/initial-events-end=true, " + marked,
+		mere + first + mark:           "BOOKMARK Thing at=LATEST, " + added + marked,
+		first + mere:                  added + "BOOKMARK Thing at=LATEST, end",
+	} {
+		if got := w.events(strings.NewReader(body)); got != want {
+			t.Errorf("of\n%s\ngot  %s\nwant %s", body, got, want)
+		}
+	}
+}
