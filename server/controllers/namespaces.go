@@ -54,6 +54,9 @@ type NamespacesConfig struct {
 	Sweeps int
 	// Resync see defaultResync; 0: 15 seconds.
 	Resync time.Duration
+	// Looks are when a namespace that is gone is looked at again for what was admitted before it ended and stored after; nil: after 2
+	// and 30 seconds.
+	Looks []time.Duration
 	// Logger may be nil.
 	Logger *slog.Logger
 	// Now is the clock of conditions; nil: time.Now.
@@ -97,6 +100,9 @@ func NewNamespaces(cfg NamespacesConfig) (*Namespaces, error) {
 	}
 	if cfg.Resync <= 0 {
 		cfg.Resync = defaultResync
+	}
+	if cfg.Looks == nil {
+		cfg.Looks = []time.Duration{2 * time.Second, 30 * time.Second}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -214,6 +220,7 @@ func (c *Namespaces) seen(ctx context.Context, ns *document.Document) {
 		for again := true; again; again = c.again(name) {
 			c.end(ctx, name)
 		}
+		c.lookAgain(ctx, name) // it has no goroutine any more, so that it may end anew meanwhile
 	}()
 }
 
