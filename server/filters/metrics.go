@@ -3,9 +3,11 @@ package filters
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/server/request"
 )
@@ -23,13 +25,13 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "apiserver_request_total",
-			Help: "Requests by verb, group, version, resource, subresource and HTTP code.",
-		}, []string{"verb", "group", "version", "resource", "subresource", "code"}),
+			Help: "Requests by verb, group, version, resource, subresource, scope and HTTP code.",
+		}, []string{"verb", "group", "version", "resource", "subresource", "scope", "code"}),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "apiserver_request_duration_seconds",
 			Help:    "Duration of requests, watches apart.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
-		}, []string{"verb", "group", "version", "resource", "subresource"}),
+		}, []string{"verb", "group", "version", "resource", "subresource", "scope"}),
 		current: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "apiserver_current_inflight_requests",
 			Help: "Requests being served, watches apart.",
@@ -75,14 +77,15 @@ func withMetrics(handler http.Handler, m *Metrics) http.Handler {
 		ctx, served := request.WithServed(r.Context())
 		recorder := &headerRecorder{ResponseWriter: w, code: http.StatusInternalServerError} // of one that panics
 		defer func() {
-			group, version, resource, subresource := "", "", "", ""
+			group, version, resource, subresource, scope := "", "", "", "", ""
 			if *served {
 				group, version, resource, subresource = info.APIGroup, info.APIVersion, info.Resource, info.Subresource
+				scope = scopeOf(info)
 			}
-			verb := boundedVerb(info.Verb)
-			m.requests.WithLabelValues(verb, group, version, resource, subresource, strconv.Itoa(recorder.code)).Inc()
+			verb := reportedVerb(info.Verb, r.Header.Get("Content-Type"))
+			m.requests.WithLabelValues(verb, group, version, resource, subresource, scope, strconv.Itoa(recorder.code)).Inc()
 			if !isLongRunning(info) {
-				m.durations.WithLabelValues(verb, group, version, resource, subresource).Observe(time.Since(start).Seconds())
+				m.durations.WithLabelValues(verb, group, version, resource, subresource, scope).Observe(time.Since(start).Seconds())
 			}
 		}()
 		handler.ServeHTTP(recorder, r.WithContext(ctx))
@@ -92,10 +95,39 @@ func withMetrics(handler http.Handler, m *Metrics) http.Handler {
 	})
 }
 
-func boundedVerb(verb string) string {
+// reportedVerb returns the verb that kube-apiserver's metrics have for one of a request, whose body is of contentType.
+func reportedVerb(verb, contentType string) string {
 	switch verb {
-	case "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "post", "put", "head":
-		return verb
+	case "get", "head":
+		return "GET"
+	case "list":
+		return "LIST"
+	case "watch":
+		return "WATCH"
+	case "create", "post":
+		return "POST"
+	case "update", "put":
+		return "PUT"
+	case "patch":
+		if strings.HasPrefix(contentType, "application/apply-patch+") {
+			return "APPLY"
+		}
+		return "PATCH"
+	case "delete", "deletecollection": // the scope tells them apart
+		return "DELETE"
 	}
 	return "other"
+}
+
+// scopeOf returns what a request is about: one object, those of a namespace, or those of the cluster.
+func scopeOf(info *apirequest.RequestInfo) string {
+	switch {
+	case info.Name != "" || info.Verb == "create":
+		return "resource"
+	case info.Namespace != "":
+		return "namespace"
+	case info.IsResourceRequest:
+		return "cluster"
+	}
+	return ""
 }

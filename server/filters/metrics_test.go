@@ -3,11 +3,14 @@ package filters
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/server/request"
 )
@@ -64,13 +67,44 @@ func TestMetricsLabels(t *testing.T) {
 	}
 	slices.Sort(got)
 	want := []string{
-		"code=200 resource=pods verb=list version=v1 1",
-		"code=400 verb=list 3",
-		"code=401 verb=list 1",
-		"code=403 verb=list 1",
-		"code=500 resource=pods verb=get version=v1 1",
+		"code=200 resource=pods scope=cluster verb=LIST version=v1 1",
+		"code=400 verb=LIST 3",
+		"code=401 verb=LIST 1",
+		"code=403 verb=LIST 1",
+		"code=500 resource=pods scope=resource verb=GET version=v1 1",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Dashboards made for kube-apiserver select by its verbs and scopes.
+func TestMetricsVerbs(t *testing.T) {
+	tests := []struct{ method, path, contentType, verb, scope string }{
+		{"GET", "/api/v1/pods", "", "LIST", "cluster"},
+		{"GET", "/api/v1/namespaces/a/pods", "", "LIST", "namespace"},
+		{"GET", "/api/v1/namespaces/a/pods?watch=true", "", "WATCH", "namespace"},
+		{"GET", "/api/v1/namespaces/a/pods/b", "", "GET", "resource"},
+		{"HEAD", "/api/v1/namespaces/a/pods/b", "", "GET", "resource"},
+		{"POST", "/api/v1/namespaces/a/pods", "application/json", "POST", "resource"},
+		{"PUT", "/api/v1/namespaces/a/pods/b", "application/json", "PUT", "resource"},
+		{"PATCH", "/api/v1/namespaces/a/pods/b", "application/merge-patch+json", "PATCH", "resource"},
+		{"PATCH", "/api/v1/namespaces/a/pods/b", "application/apply-patch+yaml", "APPLY", "resource"},
+		{"DELETE", "/api/v1/namespaces/a/pods/b", "", "DELETE", "resource"},
+		{"DELETE", "/api/v1/namespaces/a/pods", "", "DELETE", "namespace"},
+		{"GET", "/version", "", "GET", ""},
+		{"BREW", "/version", "", "other", ""},
+	}
+	resolver := &apirequest.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	for _, tc := range tests {
+		t.Run(tc.method+" "+tc.path+" "+tc.contentType, func(t *testing.T) {
+			info, err := resolver.NewRequestInfo(httptest.NewRequest(tc.method, tc.path, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if verb, scope := reportedVerb(info.Verb, tc.contentType), scopeOf(info); verb != tc.verb || scope != tc.scope {
+				t.Errorf("%q of scope %q, want %q of %q", verb, scope, tc.verb, tc.scope)
+			}
+		})
 	}
 }

@@ -97,7 +97,7 @@ func TestWatchByWebSocket(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Error(err)
 	}
-	const counted = `apiserver_request_total{code="101",group="",resource="configmaps",subresource="",verb="watch",version="v1"} 1`
+	const counted = `apiserver_request_total{code="101",group="",resource="configmaps",scope="namespace",subresource="",verb="WATCH",version="v1"} 1`
 	for end := time.Now().Add(patience); ; { // when the watch has ended
 		if _, metrics := send(t, env, "GET", "/metrics", "", ""); strings.Contains(string(metrics), counted) {
 			break
