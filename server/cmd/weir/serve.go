@@ -20,7 +20,7 @@ import (
 func serveCommand() *cobra.Command {
 	config := server.Config{}
 	var storage *storageFlags
-	logLevel, profiling := "info", true
+	logLevel, profiling, anonymous := "info", true, true
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API, by default on an embedded etcd, on loopback",
@@ -38,6 +38,7 @@ are finished, then etcd is closed.`,
 			config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			klog.SetSlogLogger(config.Logger) // of upstream's libraries, such as the KMS client
 			config.DisableProfiling = !profiling
+			config.DisableAnonymous = !anonymous
 			if err := storage.complete(command.Flags(), config.Logger); err != nil {
 				return err
 			}
@@ -82,7 +83,7 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "key of the serving certificate")
 	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
 	flags.StringVar(&config.TokenAuthFile, "token-auth-file", "", `CSV file of token,user,uid,"group1,group2"`)
-	flags.BoolVar(&config.DisableAnonymous, "disable-anonymous-auth", false, "answer requests without credentials with 401")
+	flags.BoolVar(&anonymous, "anonymous-auth", anonymous, "take requests without credentials as of system:anonymous; false: answer them with 401")
 	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings of admissionregistration.k8s.io in YAML files, in force beside those that are stored; no client sees them; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	addRecordFlags(flags, &config.Record)
