@@ -13,7 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/servertest"
@@ -142,6 +144,43 @@ func TestEmptiedUnderServers(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What a restored etcd has lost of the status of a definition is written again: who waits for a condition waits for that.
+func TestStatusOfRestored(t *testing.T) {
+	etcd := startReplaceable(t)
+	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{"http://" + etcd.address}}})
+	defined := all.define("widget")
+	const key = "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.example.com"
+	row, err := etcd.etcd.Client().Get(t.Context(), key)
+	if err != nil || len(row.Kvs) != 1 {
+		t.Fatalf("%v, %v", row, err)
+	}
+	doc, err := document.FromCanonical(row.Kvs[0].Value).Edit().Delete("status", "conditions").Document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := etcd.etcd.Client().Put(t.Context(), key, string(doc.Bytes())); err != nil {
+		t.Fatal(err)
+	}
+	established := func(obj *unstructured.Unstructured) bool {
+		conditions, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
+		return len(conditions) > 1
+	}
+	all.await(defined, "as it is stored", func(obj *unstructured.Unstructured) bool { return !established(obj) })
+	backup := etcd.backup()
+	all.eventually("a write", func() error {
+		_, err := all.client.Resource(definitions).Patch(t.Context(), "widgets.example.com", types.MergePatchType, []byte(`{"metadata":{"labels":{"lost":"yes"}}}`), metav1.PatchOptions{})
+		return err
+	})
+	etcd.restore(backup)
+	all.eventually("the conditions", func() error {
+		obj, err := all.of(defined).Get(t.Context(), "widgets.example.com", metav1.GetOptions{})
+		if err == nil && (!established(obj) || obj.GetLabels()["lost"] != "") {
+			err = errors.New("not yet")
+		}
+		return err
+	})
 }
 
 // After etcd was restored from an earlier state under a running server, and its revisions given to other writes, the lost

@@ -46,6 +46,7 @@ func (h crdHandler) Replace(objects []*document.Document) {
 	for _, obj := range namesFirst(objects) {
 		seen[rest.MetaOf(obj).Name()] = true
 		h.applyCRDLocked(obj)
+		h.enqueueCRDStatus(rest.MetaOf(obj).Name()) // a restored storage may have lost what was written
 	}
 	for name, s := range h.crds {
 		if !seen[name] {

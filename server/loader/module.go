@@ -115,6 +115,7 @@ func (h moduleHandler) Replace(objects []*document.Document) {
 	for _, obj := range objects {
 		seen[rest.MetaOf(obj).Name()] = true
 		h.applyModuleLocked(obj)
+		h.enqueueModuleStatus(rest.MetaOf(obj).Name()) // a restored storage may have lost what was written
 	}
 	for name := range h.modules {
 		if !seen[name] {

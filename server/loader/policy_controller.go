@@ -22,6 +22,12 @@ func (h policyHandler) Replace(objects []*document.Document) {
 	for _, obj := range objects {
 		seen[rest.MetaOf(obj).Name()] = true
 		h.applyLocked(obj)
+		switch h.resource { // a restored storage may have lost what was written
+		case weirPolicies:
+			h.enqueuePolicyStatus(rest.MetaOf(obj).Name())
+		case weirBindings:
+			h.enqueueBindingStatus(rest.MetaOf(obj).Name())
+		}
 	}
 	for _, name := range h.policies.names(h.resource) {
 		if !seen[name] {

@@ -68,6 +68,7 @@ func (h strategyHandler) Replace(objects []*document.Document) {
 	for _, obj := range objects {
 		if target, _, ok := h.applyStrategyLocked(obj); ok {
 			seen[target] = true
+			h.enqueueStrategyStatus(rest.MetaOf(obj).Name()) // a restored storage may have lost what was written
 		}
 	}
 	for target := range h.strategies {
