@@ -65,6 +65,9 @@ func newLineageRows(s *storages, logger *slog.Logger) (*lineageRows, error) {
 // Follow implements controllers.Rows. Changes come in the order of each cluster; clusters have none between them,
 // which the collector does without: before it deletes, it asks for the owners themselves.
 func (r *lineageRows) Follow(ctx context.Context, h controllers.RowHandler) error {
+	if err := r.reach(ctx); err != nil {
+		return err
+	}
 	h.Begin()
 	from := make([]string, len(r.clusters))
 	for i := range r.clusters {
@@ -86,6 +89,21 @@ func (r *lineageRows) Follow(ctx context.Context, h controllers.RowHandler) erro
 	}
 	watching.Wait()
 	return context.Cause(ctx)
+}
+
+// reach has an error where one of several clusters does not answer: not all of the others is read, again and again, to find that.
+func (r *lineageRows) reach(ctx context.Context) error {
+	if len(r.clusters) == 1 {
+		return nil
+	}
+	opts := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+	opts.Predicate.Limit = 1
+	for i := range r.clusters {
+		if _, err := r.clusters[i].rows.GetList(ctx, r.prefix, opts); err != nil {
+			return fmt.Errorf("etcd %s: %w", r.clusters[i].name, err)
+		}
+	}
+	return nil
 }
 
 // list puts all rows of a cluster, and returns the revision they are of. What was left behind when a resource was

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage"
 	"weir.dev/weir/server/storage/etcd3"
 )
 
@@ -140,6 +142,28 @@ func TestLineageRowsFollow(t *testing.T) {
 			cancel()
 			<-done
 		})
+	}
+}
+
+// listed is a cluster of many rows, or one that does not answer.
+type listed struct {
+	storage.Interface
+	err  error
+	rows int64
+}
+
+func (l *listed) GetList(_ context.Context, _ string, opts storage.ListOptions) (storage.List, error) {
+	l.rows += opts.Predicate.Limit
+	return storage.List{ResourceVersion: 7}, l.err
+}
+
+// Where one of several clusters is away the others are not read whole.
+func TestLineageRowsAsksFirst(t *testing.T) {
+	away := errors.New("away")
+	here, gone := &listed{}, &listed{err: away}
+	rows := &lineageRows{prefix: "/registry/", logger: slog.New(slog.DiscardHandler), clusters: []lineageCluster{{name: "here", rows: here}, {name: "gone", rows: gone}}}
+	if err := rows.Follow(t.Context(), uids(make(chan string, 10))); !errors.Is(err, away) || here.rows > 1 {
+		t.Errorf("%v, %d rows are read", err, here.rows)
 	}
 }
 
