@@ -251,14 +251,18 @@ func finalizers(ns *document.Document) []string {
 
 // end empties a namespace, as often as it takes, and finalizes it.
 func (c *Namespaces) end(ctx context.Context, name string) {
-	retry := firstRetry
+	retry, told := firstRetry, ""
 	for ctx.Err() == nil {
 		left, done, err := c.step(ctx, name)
 		switch {
 		case done:
 			return
 		case err != nil && ctx.Err() == nil:
-			c.cfg.Logger.Warn("namespace cannot be emptied", "namespace", name, "error", err)
+			level := slog.LevelDebug // it has been said
+			if text := err.Error(); text != told {
+				level, told = slog.LevelWarn, text
+			}
+			c.cfg.Logger.Log(ctx, level, "namespace cannot be emptied", "namespace", name, "error", err)
 			pause(ctx, nil, retry)
 			retry = min(2*retry, lastRetry)
 		case err == nil:

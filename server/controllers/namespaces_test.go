@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -390,5 +391,33 @@ func TestNamespacesConfig(t *testing.T) {
 		if _, err := NewNamespaces(config); err == nil {
 			t.Errorf("accepted %+v", config)
 		}
+	}
+}
+
+// Why a namespace cannot be emptied is told once.
+func TestNamespaceTellsOnce(t *testing.T) {
+	c := newCluster(t)
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.namespaces.Delete(t.Context(), "a", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	attempts := 0
+	controller, err := NewNamespaces(NamespacesConfig{Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status,
+		Logger: slog.New(slog.NewTextHandler(&log, nil)), Catalog: func(context.Context) (rest.Catalog, error) {
+			if attempts++; attempts == 4 {
+				cancel()
+			}
+			return nil, errors.New("away")
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller.Run(ctx)
+	if n := strings.Count(log.String(), "cannot be emptied"); n != 1 {
+		t.Errorf("told %d times: %s", n, log.String())
 	}
 }
