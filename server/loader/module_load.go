@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -38,7 +39,7 @@ type moduleLoad struct {
 }
 
 // run takes a Module through fetch, verification, compilation and tests, and puts it in force. A source that is away
-// is asked again until it answers or there is a newer load.
+// is asked again until it answers or there is a newer load, and so is a disk that does not keep what was fetched.
 func (l *moduleLoad) run(ctx context.Context) {
 	if l.first && l.remote() {
 		l.restoreFirst(ctx)
@@ -49,7 +50,9 @@ func (l *moduleLoad) run(ctx context.Context) {
 		if err != nil && l.first && !l.remote() {
 			loaded = l.restoreKept(ctx)
 		}
-		if !l.finish(ctx, loaded, err) || err == nil || l.progress.verified || !l.remote() {
+		var kept *keepError
+		again := errors.As(err, &kept) || !l.progress.verified && l.remote()
+		if !l.finish(ctx, loaded, err) || err == nil || !again {
 			return
 		}
 		if !l.pause(ctx, backOff(attempt, l.cfg.RefetchInterval)) {
@@ -58,6 +61,12 @@ func (l *moduleLoad) run(ctx context.Context) {
 		l.progress = moduleProgress{generation: l.progress.generation}
 	}
 }
+
+// keepError: the bytes of a module that is good cannot be kept.
+type keepError struct{ error }
+
+func (e *keepError) Error() string { return "keep the artefact: " + e.error.Error() }
+func (e *keepError) Unwrap() error { return e.error }
 
 // remote reports whether what is fetched, or what it is verified with, may be away and come back without any sign of it.
 func (l *moduleLoad) remote() bool {
@@ -178,7 +187,7 @@ func (l *moduleLoad) prepare(ctx context.Context) (_ *loadedModule, err error) {
 	l.configureAhead(ctx, loaded, data)
 	l.keepAhead(ctx, loaded)
 	if err := l.artefacts.put(digest, data); err != nil {
-		return nil, fmt.Errorf("keep the artefact: %w", err)
+		return nil, &keepError{err}
 	}
 	return loaded, nil
 }
