@@ -69,6 +69,7 @@ type Store struct {
 	attrs      storage.AttrFunc
 	selectable []string
 	shared     [sharedEvents]atomic.Pointer[sharedEvent]
+	watches    atomic.Int64 // that are not stopped
 	upgrades   upgrades
 }
 

@@ -636,6 +636,23 @@ func TestWatch(t *testing.T) {
 	}
 	_, err = s.Watch(ctx, &internalversion.ListOptions{ResourceVersion: "x"})
 	wantStatus(t, err, 400)
+	kept := func() (n int) {
+		for i := range s.shared {
+			if s.shared[i].Load() != nil {
+				n++
+			}
+		}
+		return n
+	}
+	for _, w := range []rest.Watch{a, a, b} {
+		if kept() != 2 {
+			t.Errorf("%d events are shared while somebody watches, want 2", kept())
+		}
+		w.Stop()
+	}
+	if kept() != 0 {
+		t.Errorf("%d events are kept when nobody watches", kept())
+	}
 }
 
 type rejecting struct{ rest.NoHooks }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 
@@ -26,18 +27,29 @@ func (s *Store) Watch(ctx context.Context, opts *internalversion.ListOptions) (r
 	if err != nil {
 		return nil, s.failed("watch", "", err)
 	}
+	s.watches.Add(1)
 	return &watch{store: s, events: w}, nil
 }
 
 // watch makes documents of storage's events.
 type watch struct {
-	store  *Store
-	events storage.Watcher
-	buf    []rest.Event
+	store   *Store
+	events  storage.Watcher
+	buf     []rest.Event
+	stopped atomic.Bool
 }
 
-// Stop implements rest.Watch.
-func (w *watch) Stop() { w.events.Stop() }
+// Stop implements rest.Watch. With the last watch goes what watches share: a cache that is stopped as nobody uses it frees its
+// rows.
+func (w *watch) Stop() {
+	w.events.Stop()
+	if w.stopped.Swap(true) || w.store.watches.Add(-1) > 0 {
+		return
+	}
+	for i := range w.store.shared {
+		w.store.shared[i].Store(nil)
+	}
+}
 
 // Next implements rest.Watch.
 func (w *watch) Next(ctx context.Context) ([]rest.Event, error) {
