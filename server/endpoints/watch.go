@@ -243,7 +243,7 @@ func (f *frames) add(ctx context.Context, event *rest.Event) error {
 // served returns an object, whose text begins with some bytes, in the version that is served: itself but where another is
 // stored than when the watch began.
 func (f *frames) served(ctx context.Context, obj *document.Document, text []byte) (*document.Document, error) {
-	if bytes.HasPrefix(text, f.begins) {
+	if bytes.HasPrefix(text, f.begins) || obj.Get("apiVersion").String() == f.scope.kind.GroupVersion().String() {
 		return obj, nil
 	}
 	return f.scope.version.Converter.Convert(ctx, obj, f.scope.version.Name)

@@ -152,13 +152,17 @@ func TestWatchOutlivesStorageVersion(t *testing.T) {
 		}
 		for _, stored := range []string{"v1", "v2", "v10"} {
 			text := halves(`{"apiVersion":"example.com/` + stored + `","kind":"Widget","metadata":{"name":"a"}}`)
-			for _, obj := range []*document.Document{document.FromCanonical(text.Bytes()), document.FromPieces(text)} {
+			other := halves(`{"addons":[],` + string(text[1:]))
+			for _, obj := range []*document.Document{document.FromCanonical(text.Bytes()), document.FromPieces(text), document.FromPieces(other)} {
 				chunks, err := frames.encode(t.Context(), []rest.Event{{Type: "ADDED", Object: obj}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := string(slices.Concat(chunks...)); !strings.Contains(got, strings.Replace(string(text), stored, "v1", 1)) {
-					t.Errorf("%s as %v: %s", text, convert, got)
+				if got := string(slices.Concat(chunks...)); !strings.Contains(got, strings.Replace(string(obj.Bytes()), stored, "v1", 1)) {
+					t.Errorf("%s as %v: %s", obj.Bytes(), convert, got)
+				}
+				if served, err := frames.served(t.Context(), obj, obj.Bytes()); err != nil || (served == obj) != (stored == "v1") {
+					t.Errorf("%s is converted: %t, %v", obj.Bytes(), served != obj, err)
 				}
 			}
 		}
