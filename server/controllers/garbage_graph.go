@@ -114,16 +114,18 @@ type edge struct {
 
 // owner is what nodes refer to by its uid. It is forgotten with the last reference.
 type owner struct {
-	// gone: its deletion was seen, after the listing goneAfter began. A uid comes back only with an earlier state of the storage, and
-	// that with a listing.
-	gone      bool
-	goneAfter uint64
-	// kind and resource are what it was, and what it was stored as, when it is gone.
-	kind     schema.GroupKind
-	resource schema.GroupResource
+	// end is set when its deletion was seen. A uid comes back only with an earlier state of the storage, and that with a listing.
+	end *ending
 	// seen is the identity under which it was found. Zero: none yet.
 	seen  identity
 	first *edge
+}
+
+// ending is that of an object of a kind, which was stored as a resource. It was seen after a listing began.
+type ending struct {
+	kind     schema.GroupKind
+	resource schema.GroupResource
+	listing  uint64
 }
 
 // graph knows who depends on whom. It is fed in the order of the writes and puts the uids of objects for
@@ -260,7 +262,7 @@ func (g *graph) put(l lineage) {
 		g.forgetForeignLocked(l.identity) // requests find it now
 	}
 	if o := g.owners[l.uid]; o != nil {
-		o.gone = false // the storage was restored
+		o.end = nil // the storage was restored
 	}
 	n := g.nodes[l.uid]
 	if len(l.refs) == 0 && l.waits == waitsForNothing {
@@ -318,7 +320,7 @@ func (g *graph) linkLocked(n *node, refs []reference) {
 		o.first = e
 		n.edges = append(n.edges, e)
 		waiting := g.nodes[r.uid]
-		verify = verify || o.gone || !r.means(o.seen, n.namespace) || waiting != nil && waiting.waits == waitsForDependents
+		verify = verify || o.end != nil || !r.means(o.seen, n.namespace) || waiting != nil && waiting.waits == waitsForDependents
 	}
 	if verify && g.present == nil {
 		g.enqueue(n.uid)
@@ -363,7 +365,7 @@ func (g *graph) remove(uid types.UID, kind schema.GroupKind, resource schema.Gro
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if o := g.owners[uid]; o != nil {
-		o.gone, o.goneAfter, o.kind, o.resource, o.seen = true, g.listing, kind, resource, identity{}
+		o.end, o.seen = &ending{kind, resource, g.listing}, identity{}
 		for e := o.first; e != nil; e = e.next {
 			g.enqueue(e.node.uid)
 		}
@@ -379,8 +381,8 @@ func (g *graph) found(o *owner, id identity) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	// A deletion that was seen before the last listing is of a past that a restored storage has lost.
-	if o != nil && !(o.gone && o.goneAfter == g.listing) && g.owners[id.uid] == o {
-		o.gone, o.seen = false, id
+	if o != nil && (o.end == nil || o.end.listing != g.listing) && g.owners[id.uid] == o {
+		o.end, o.seen = nil, id
 	}
 }
 
@@ -416,10 +418,10 @@ func (g *graph) solid(r reference, namespace string) (bool, *owner) {
 func (g *graph) ended(r reference, o *owner) (resource schema.GroupResource, ended bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if o == nil || !o.gone || o.kind != r.GroupKind || g.present != nil { // which may still come to it
+	if o == nil || o.end == nil || o.end.kind != r.GroupKind || g.present != nil { // which may still come to it
 		return schema.GroupResource{}, false
 	}
-	return o.resource, true
+	return o.end.resource, true
 }
 
 // dependents returns those of an object, each once, for which keep is true.
