@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -38,14 +39,18 @@ type cleanup struct {
 
 // run deletes all objects, waits until those with finalizers are gone too, and lets the definition go.
 func (c *cleanup) run(ctx context.Context) {
-	pause := cleanupPause
+	pause, told := cleanupPause, ""
 	for {
 		done, err := c.once(ctx)
 		if done || ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			c.cfg.Logger.WarnContext(ctx, "objects of a deleted definition remain", "name", c.name, "error", err)
+			level := slog.LevelDebug // it has been said
+			if text := err.Error(); text != told {
+				level, told = slog.LevelWarn, text
+			}
+			c.cfg.Logger.Log(ctx, level, "objects of a deleted definition remain", "name", c.name, "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {
