@@ -65,19 +65,10 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 		case !errors.Is(err, errMustMark):
 			return nil, false, err
 		}
-		row, err = d.store.guaranteedUpdate(ctx, key, storage.UpdateOptions{}, d.dryRun, func(current storage.Row) ([]byte, uint64, error) {
-			marked, err := d.judge(ctx, current)
-			switch {
-			case err != nil:
-				return nil, 0, err
-			case marked == nil:
-				return nil, 0, errDeleteNow
-			}
-			if marked, err = d.store.downgrade(marked); err != nil {
-				return nil, 0, err
-			}
-			return marked.Bytes(), d.store.cfg.TTLSeconds, d.admit(ctx)
-		})
+		row, err = d.mark(ctx, key, false)
+		if storage.CodeOf(err) == storage.ErrCodeTooLarge {
+			row, err = d.mark(ctx, key, true) // or it could not be deleted at all
+		}
 		switch {
 		case err == nil:
 			return document.FromCanonical(row.Value.Bytes()), false, nil
@@ -87,6 +78,28 @@ func (d *deletion) run(ctx context.Context, key string) (*document.Document, boo
 			return nil, false, err
 		}
 	}
+}
+
+// mark stores that the object is to go, and gives up managedFields where told to: errDeleteNow, if it can go now.
+func (d *deletion) mark(ctx context.Context, key string, withoutFields bool) (storage.Row, error) {
+	return d.store.guaranteedUpdate(ctx, key, storage.UpdateOptions{}, d.dryRun, func(current storage.Row) ([]byte, uint64, error) {
+		marked, err := d.judge(ctx, current)
+		switch {
+		case err != nil:
+			return nil, 0, err
+		case marked == nil:
+			return nil, 0, errDeleteNow
+		}
+		if withoutFields {
+			if marked, err = marked.Edit().Delete("metadata", "managedFields").Document(); err != nil {
+				return nil, 0, err
+			}
+		}
+		if marked, err = d.store.downgrade(marked); err != nil {
+			return nil, 0, err
+		}
+		return marked.Bytes(), d.store.cfg.TTLSeconds, d.admit(ctx)
+	})
 }
 
 // delete removes the object unless it is held: errMustMark.

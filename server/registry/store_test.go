@@ -410,6 +410,36 @@ func TestStatus(t *testing.T) {
 	wantStatus(t, err, 404)
 }
 
+// TestDeleteLarge: an object that is as large as can be stored, and held by a finalizer, can be deleted: managedFields make room
+// for what says that it is to go.
+func TestDeleteLarge(t *testing.T) {
+	s, ctx := testStore(t, nil), inNamespace(t, "default")
+	create := func(name string, filler int) int {
+		fields := `[{"apiVersion":"example.com/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:a":{}}},"manager":"somebody","operation":"Update","time":"2026-01-01T00:00:00Z"}]`
+		out := mustCreate(t, s, ctx, widget(t, `"finalizers":["example.com/f"],"managedFields":`+fields+`,"name":"`+name+`"`, `{"a":"`+strings.Repeat("x", filler)+`"}`))
+		stored, err := out.Edit().Delete("metadata", "resourceVersion").Document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(s.cfg.Prefix) + len("/default/") + len(name) + stored.Len()
+	}
+	const room = 10
+	if size := create("b", etcd3.DefaultMaxObjectBytes-room-create("a", 0)); size != etcd3.DefaultMaxObjectBytes-room {
+		t.Fatalf("the object has %d bytes", size)
+	}
+	for range 2 {
+		out, deleted, err := s.Delete(ctx, "b", nil, nil)
+		if m := rest.MetaOf(out); err != nil || deleted || !m.Deleting() || !m.HasFinalizers() || out.Get("metadata", "managedFields").Exists() {
+			t.Fatalf("deleted: %t, %v", deleted, err)
+		}
+	}
+	if _, _, err := s.Update(ctx, "b", edit([]any{}, "metadata", "finalizers"), nil, nil, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Get(ctx, "b", nil)
+	wantStatus(t, err, 404)
+}
+
 func TestDelete(t *testing.T) {
 	s, ctx := testStore(t, nil), inNamespace(t, "default")
 	_, _, err := s.Delete(ctx, "a", nil, nil)
