@@ -189,7 +189,7 @@ func storm(ctx context.Context, r *run) {
 		switch r.random.IntN(6) {
 		case 0:
 			r.fault("delay")
-			p.set(weather{delay: time.Duration(r.random.IntN(60)) * time.Millisecond})
+			p.set(weather{delay: time.Duration(1+r.random.IntN(60)) * time.Millisecond})
 			r.wait(ctx, 500*time.Millisecond, 2*time.Second)
 		case 1:
 			r.fault("reset of %d connections", p.reset())
