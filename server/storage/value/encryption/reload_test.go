@@ -83,6 +83,7 @@ func TestReload(t *testing.T) {
 			change()
 			f.awaitWriter("k8s:enc:secretbox:v1:b:")
 			f.wantRead(secrets, stored, key, true)
+			f.await("count", func() bool { return counter(t, f.registry, reloads, "status=success") > 0 }) // after it is in force
 			if got := counter(t, f.registry, reloads, "status=success"); got != 1 {
 				t.Errorf("got %v reloads, want 1", got)
 			}
