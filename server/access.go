@@ -12,6 +12,7 @@ import (
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/auth"
 	"weir.dev/weir/server/auth/bootstrap"
+	"weir.dev/weir/server/auth/certificates"
 	"weir.dev/weir/server/auth/rbac"
 	"weir.dev/weir/server/auth/reviews"
 	"weir.dev/weir/server/loader"
@@ -153,7 +154,7 @@ func (a *access) virtual() (map[schema.GroupResource]any, error) {
 	return out, nil
 }
 
-// wire gives a builder what it needs of access: the reviews, the guards of roles and bindings, and that writes
+// wire gives a builder what it needs of access: the reviews, the guards of roles and bindings and of requests for certificates, and that writes
 // to those are in force when they return.
 func (a *access) wire(b *builder) error {
 	var err error
@@ -169,6 +170,9 @@ func (a *access) wire(b *builder) error {
 			}
 			return []rest.Layer{guard}
 		}
+	}
+	b.native[certificates.Resource] = func(subresource string) []rest.Layer {
+		return []rest.Layer{certificates.NewGuard(subresource, a.authorizer)}
 	}
 	modules := schema.GroupResource{Group: "weir.dev", Resource: "modules"}
 	b.guard(modules, loader.ModuleAccess(a.authorizer))
