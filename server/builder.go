@@ -1,10 +1,14 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -49,12 +53,26 @@ type builder struct {
 
 	mu    sync.Mutex
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
+	// shown are what rows of custom resources become in each version as it is now. guarded by mu
+	shown map[schema.GroupVersionResource]*shown
+}
+
+// rows says what the rows of a resource are, and what they are selected by.
+type rows struct {
+	// prefix is how their keys begin.
+	prefix     string
+	namespaced bool
+	fields     []registry.Field
+	// upgrade brings a row to what is shown of it, where that may have a field that the row lacks; nil: never. schemas is
+	// another where it is.
+	upgrade upgradeFunc
+	schemas string
 }
 
 // rowStorages has what stores the rows of each resource.
 type rowStorages interface {
-	// get returns the storage of a resource whose keys begin with prefix.
-	get(gr schema.GroupResource, prefix string, namespaced bool, fields []registry.Field) (storage.Interface, error)
+	// get returns the storage of a resource.
+	get(gr schema.GroupResource, rows rows) (storage.Interface, error)
 	// drop stops the storage of a resource that is served no more.
 	drop(gr schema.GroupResource)
 }
@@ -113,6 +131,11 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 	if custom {
 		types = b.customTypes(d)
 	}
+	upgrades := map[*shown]upgradeFunc{}
+	rows, err := b.rows(d, custom)
+	if err != nil {
+		return nil, fmt.Errorf("resource %s: %w", d.GroupResource(), err)
+	}
 	for i := range d.Versions {
 		v := &d.Versions[i]
 		if !custom {
@@ -121,23 +144,34 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 		if !v.Served || (v.Virtual && b.virtual[d.GroupResource()] == nil) {
 			continue
 		}
-		version, err := b.version(d, v, versionParts{types: types, custom: custom, layers: layers})
+		version, err := b.version(d, v, versionParts{types: types, custom: custom, layers: layers, rows: rows, upgrades: upgrades})
 		if err != nil {
 			return nil, fmt.Errorf("resource %s version %s: %w", d.GroupResource(), v.Name, err)
 		}
 		r.Versions = append(r.Versions, version)
 	}
+	for shown, upgrade := range upgrades {
+		shown.now.Store(&upgrade)
+	}
 	return r, nil
 }
 
 // Drop frees what Build made for a resource that is served no more.
-func (b *builder) Drop(gr schema.GroupResource) { b.storages.drop(gr) }
+func (b *builder) Drop(gr schema.GroupResource) {
+	b.storages.drop(gr)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	maps.DeleteFunc(b.shown, func(gvr schema.GroupVersionResource, _ *shown) bool { return gvr.GroupResource() == gr })
+}
 
 // versionParts are what the versions of a resource are made of besides their definition.
 type versionParts struct {
 	types  *apply.Types
 	custom bool
 	layers func(subresource string) []rest.Layer
+	rows   rows
+	// upgrades are to be in force when all versions are made.
+	upgrades map[*shown]upgradeFunc
 }
 
 func (b *builder) version(d *resources.Definition, v *resources.Version, parts versionParts) (*rest.Version, error) {
@@ -202,18 +236,13 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 	if err != nil {
 		return nil, err
 	}
-	prefix := b.prefix + "/" + d.StoragePrefix
-	selectable := make([]registry.Field, 0, len(v.SelectableFields))
-	for _, f := range v.SelectableFields {
-		selectable = append(selectable, registry.Field{Name: f.Name, Path: f.Path, Default: f.Default})
-	}
-	rows, err := b.storages.get(d.GroupResource(), prefix, d.Namespaced, selectable)
+	rows, err := b.storages.get(d.GroupResource(), parts.rows)
 	if err != nil {
 		return nil, err
 	}
 	config := registry.Config{
-		Resource: d.GroupResource(), Prefix: prefix, Storage: rows, Strategy: main,
-		SelectableFields: selectable, TTLSeconds: d.TTLSeconds,
+		Resource: d.GroupResource(), Prefix: parts.rows.prefix, Storage: rows, Strategy: main,
+		SelectableFields: selectable(v), TTLSeconds: d.TTLSeconds,
 	}
 	if ttl, ok := b.ttlSeconds[config.Resource]; ok {
 		config.TTLSeconds = ttl
@@ -222,9 +251,13 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 		config.Upgrade = upgradeDefinition
 	}
 	if custom && (d.Revised || v.Name != d.StorageVersion) {
-		if config.Upgrade, config.Downgrade, err = b.upgrade(d, v, fields); err != nil {
+		upgrade, downgrade, err := b.upgrade(d, v, fields)
+		if err != nil {
 			return nil, err
 		}
+		shown := b.shownIn(d.GroupResource().WithVersion(v.Name), upgrade)
+		parts.upgrades[shown] = upgrade
+		config.Upgrade, config.Downgrade = shown.in(d.Group, d.StorageVersion), downgrade
 	}
 	store, err := b.store(d, config, out)
 	if err != nil {
@@ -258,6 +291,63 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 		out.Subresources[sub.Name] = served
 	}
 	return out, nil
+}
+
+// rows returns what the rows of a resource are. Those of a custom resource that were stored before a field had a default are
+// selected by it, as they are shown with it.
+func (b *builder) rows(d *resources.Definition, custom bool) (rows, error) {
+	r := rows{prefix: b.prefix + "/" + d.StoragePrefix, namespaced: d.Namespaced, fields: allSelectable(d)}
+	if !custom || !d.Revised || len(r.fields) == 0 {
+		return r, nil
+	}
+	sum := sha256.New()
+	defaults := false
+	for i := range d.Versions {
+		v := &d.Versions[i]
+		text, err := json.Marshal(v.Inline)
+		if err != nil {
+			return r, err
+		}
+		defaults = defaults || bytes.Contains(text, []byte(`"default":`))
+		fmt.Fprintf(sum, "%q %t %q\n", v.Name, v.Name == d.StorageVersion, text)
+	}
+	if !defaults {
+		return r, nil
+	}
+	r.schemas = hex.EncodeToString(sum.Sum(nil))
+	for i := range d.Versions {
+		if v := &d.Versions[i]; v.Name == d.StorageVersion {
+			fields, err := b.schemaOf(d, v, custom)
+			if err != nil {
+				return r, err
+			}
+			r.upgrade, _, err = b.upgrade(d, v, fields)
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// selectable returns the fields that selectors of a version may name.
+func selectable(v *resources.Version) []registry.Field {
+	fields := make([]registry.Field, 0, len(v.SelectableFields))
+	for _, f := range v.SelectableFields {
+		fields = append(fields, registry.Field{Name: f.Name, Path: f.Path, Default: f.Default})
+	}
+	return fields
+}
+
+// allSelectable returns the fields that selectors of any version may name: all versions have the same rows.
+func allSelectable(d *resources.Definition) []registry.Field {
+	var all []registry.Field
+	for i := range d.Versions {
+		for _, f := range selectable(&d.Versions[i]) {
+			if !slices.Contains(all, f) {
+				all = append(all, f)
+			}
+		}
+	}
+	return all
 }
 
 // store makes what stores the objects of a version, and puts before it what its resource needs.

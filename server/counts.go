@@ -76,7 +76,7 @@ func (s *storages) count(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		for gr, c := range s.list() {
-			n, err := c.storage.Count(ctx, c.prefix+"/")
+			n, err := c.storage.Count(ctx, c.rows.prefix+"/")
 			if ctx.Err() != nil {
 				return
 			}

@@ -19,7 +19,6 @@ import (
 	"weir.dev/weir/policies/cel"
 	"weir.dev/weir/server/admission"
 	"weir.dev/weir/server/offline"
-	"weir.dev/weir/server/registry"
 	"weir.dev/weir/server/resources"
 	"weir.dev/weir/server/rest"
 	"weir.dev/weir/server/storage"
@@ -124,7 +123,7 @@ func (x authorizedBy) Authorize(ctx context.Context, a authorizer.Attributes) (a
 type noRows struct{}
 
 // get implements rowStorages.
-func (noRows) get(schema.GroupResource, string, bool, []registry.Field) (storage.Interface, error) {
+func (noRows) get(schema.GroupResource, rows) (storage.Interface, error) {
 	return unstored{}, nil
 }
 

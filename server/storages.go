@@ -39,10 +39,7 @@ type storages struct {
 type cachedStorage struct {
 	storage storage.Interface
 	cacher  *cacher.Cacher // nil where the resource is served from etcd
-	// What it was made for; another one is made when these change.
-	prefix     string
-	namespaced bool
-	fields     []registry.Field
+	rows    rows           // what it was made for; another one is made when they change
 }
 
 func (c *cachedStorage) stop() {
@@ -51,32 +48,32 @@ func (c *cachedStorage) stop() {
 	}
 }
 
-// get returns the storage of a resource whose keys begin with prefix. Watches on it end when a
-// later call comes with another prefix or other selectable fields.
-func (s *storages) get(gr schema.GroupResource, prefix string, namespaced bool, fields []registry.Field) (storage.Interface, error) {
+// get returns the storage of a resource. Watches on it end when a later call comes with another prefix, other selectable
+// fields or other schemas.
+func (s *storages) get(gr schema.GroupResource, rows rows) (storage.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c, ok := s.byName[gr]; ok {
-		if c.prefix == prefix && c.namespaced == namespaced && slices.Equal(c.fields, fields) {
+		if c.rows.same(rows) {
 			return c.storage, nil
 		}
 		c.stop()
 		delete(s.byName, gr)
 	}
-	attrs, err := registry.AttrFunc(namespaced, fields)
+	attrs, err := rows.attrs()
 	if err != nil {
 		return nil, err
 	}
 	at := s.clusters.of(gr)
-	rows, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Leases: at.leases, Health: at.health, Metrics: s.etcdMetrics,
+	stored, err := etcd3.New(etcd3.Config{Client: at.client, Prefix: s.prefix, Leases: at.leases, Health: at.health, Metrics: s.etcdMetrics,
 		Group: gr.Group, Resource: gr.Resource, Transformer: s.encryption.For(gr)})
 	if err != nil {
 		return nil, err
 	}
-	made := &cachedStorage{storage: rows, prefix: prefix, namespaced: namespaced, fields: slices.Clone(fields)}
+	made := &cachedStorage{storage: stored, rows: rows}
 	size, sized := s.cacheSizes[gr]
 	if !s.config.DisableWatchCache && (!sized || size > 0) {
-		made.cacher, err = cacher.New(cacher.Config{Storage: rows, Prefix: prefix + "/", Resource: gr, GetAttrs: attrs,
+		made.cacher, err = cacher.New(cacher.Config{Storage: stored, Prefix: rows.prefix + "/", Resource: gr, GetAttrs: attrs,
 			RingSize: size, RingBytes: s.config.WatchCacheEventBytes, Budget: s.cacheBudget, IdleTimeout: max(s.config.WatchCacheIdleTimeout, 0), CheckInterval: max(s.config.ConsistencyCheckInterval, 0), CheckShare: s.config.checkShare(),
 			OnInconsistent: s.config.OnInconsistency, Revision: at.health.Revision, Logger: s.logger, Metrics: s.cacheMetrics})
 		if err != nil {
@@ -86,6 +83,20 @@ func (s *storages) get(gr schema.GroupResource, prefix string, namespaced bool, 
 	}
 	s.byName[gr] = made
 	return made.storage, nil
+}
+
+// same reports whether rows are selected alike.
+func (r rows) same(other rows) bool {
+	return r.prefix == other.prefix && r.namespaced == other.namespaced && r.schemas == other.schemas && slices.Equal(r.fields, other.fields)
+}
+
+// attrs returns what reads what selectors select by.
+func (r rows) attrs() (storage.AttrFunc, error) {
+	attrs, err := registry.AttrFunc(r.namespaced, r.fields)
+	if err != nil || r.upgrade == nil {
+		return attrs, err
+	}
+	return registry.UpgradedAttrs(attrs, r.upgrade), nil
 }
 
 // drop stops the storage of a resource that is served no more; its watches end.

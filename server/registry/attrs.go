@@ -73,6 +73,17 @@ func AttrFunc(namespaced bool, selectable []Field) (storage.AttrFunc, error) {
 	}, nil
 }
 
+// UpgradedAttrs returns an AttrFunc that reads what attrs reads of the object that is shown of a row. One that cannot be upgraded
+// is read as it is stored.
+func UpgradedAttrs(attrs storage.AttrFunc, upgrade func(*document.Document) (*document.Document, error)) storage.AttrFunc {
+	return func(value []byte) (labels.Set, fields.Set, error) {
+		if obj, err := upgrade(document.FromCanonical(value)); err == nil {
+			value = obj.Bytes()
+		}
+		return attrs(value)
+	}
+}
+
 // fieldText spells a scalar as a field selector does.
 func fieldText(v document.Value) string {
 	switch v.Kind() {

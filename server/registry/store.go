@@ -95,6 +95,9 @@ func New(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry %s: %w", cfg.Resource, err)
 	}
+	if cfg.Upgrade != nil && len(cfg.SelectableFields) > 0 {
+		attrs = UpgradedAttrs(attrs, cfg.Upgrade)
+	}
 	selectable := []string{"metadata.name"}
 	if cfg.Strategy.NamespaceScoped() {
 		selectable = append(selectable, "metadata.namespace")
