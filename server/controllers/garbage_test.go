@@ -210,6 +210,90 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 	}
 }
 
+// A dependent of an owner that waits for it is judged when the collector has been told that the owner waits, and with it of all that
+// was there: until then it may not know what depends on the dependent.
+func TestGarbageForegroundAhead(t *testing.T) {
+	c := newCluster(t)
+	for _, r := range c.catalog {
+		if r.Name == "widgets" {
+			r.Kind, r.StorageVersion = "Widget", "v1"
+		}
+	}
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := request.WithNamespace(t.Context(), "a")
+	get := func(name string) *document.Document {
+		t.Helper()
+		obj, err := c.widgets.Get(ctx, name, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return obj
+	}
+	create := func(name, owner string, uid types.UID, more string) *document.Document {
+		t.Helper()
+		c.create(t, c.widgets, "Widget", "a", `"name":"`+name+`",`+more+`"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"kind":"Widget","name":"`+owner+`","uid":"`+string(uid)+`"}]`)
+		return get(name)
+	}
+	c.create(t, c.widgets, "Widget", "a", `"name":"owner"`)
+	child := create("child", "owner", rest.MetaOf(get("owner")).UID(), "")
+	grandchild := create("grandchild", "child", rest.MetaOf(child).UID(), `"finalizers":["example.com/f"],`)
+	orphan := create("orphan", "none", "00000000-0000-4000-8000-000000000000", "")
+	foreground := metav1.DeletePropagationForeground
+	if _, _, err := c.widgets.Delete(ctx, "owner", nil, &metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Fatal(err)
+	}
+	owner := get("owner")
+	looked := make(chan struct{})
+	running, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	garbage, err := NewGarbage(GarbageConfig{
+		Workers: 1, // in their order
+		Pin:     func() (rest.Catalog, func()) { return c.catalog, func() {} },
+		Rows: toldRows(func(h RowHandler) {
+			h.Begin()
+			h.End()
+			h.Put(child)
+			h.Put(orphan)
+			select {
+			case <-looked:
+			case <-running.Done():
+				return
+			}
+			h.Put(grandchild)
+			h.Put(owner)
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.widgets.Watch(ctx, &internalversion.ListOptions{ResourceVersion: rest.MetaOf(owner).ResourceVersion()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	run.Go(func() { garbage.Run(running) })
+	waiting, stop := context.WithTimeout(ctx, 30*time.Second)
+	defer stop()
+	for _, want := range []string{"DELETED orphan []", "MODIFIED child [foregroundDeletion]"} {
+		events, err := w.Next(waiting)
+		if err != nil || len(events) != 1 {
+			t.Fatalf("%d events, %v, want %s", len(events), err, want)
+		}
+		m := rest.MetaOf(events[0].Object)
+		if got := fmt.Sprint(events[0].Type, " ", m.Name(), " ", m.Finalizers()); got != want {
+			t.Fatalf("%s, want %s", got, want)
+		}
+		if m.Name() == "orphan" {
+			close(looked)
+		}
+	}
+}
+
 // What an object owned goes with its definition also where the collector never saw the kind served: all of it may be over
 // before the collector hears of anything.
 func TestGarbageOfUnseenDefinition(t *testing.T) {

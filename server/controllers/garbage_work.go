@@ -119,7 +119,7 @@ func (c *Garbage) collect(ctx context.Context, objects inventory, id identity) e
 			continue
 		case s == standsWaiting:
 			waiting = true
-		case s == standsUnknown:
+		case s == standsUnknown, s == standsAhead:
 			return nil
 		}
 		stale = append(stale, r.uid)
@@ -170,6 +170,9 @@ const (
 	standsWaiting
 	// standsAbsent: there is no such owner.
 	standsAbsent
+	// standsAhead: it waits for its dependents to go, which the graph has not been told yet: neither may it know all of them. They
+	// are looked at again when it is told.
+	standsAhead
 )
 
 // classify says how it stands with the owner that r, in an object of a namespace, means. It asks storage
@@ -207,8 +210,11 @@ func (c *Garbage) classify(ctx context.Context, objects inventory, r reference, 
 		return standsAbsent, nil
 	}
 	c.graph.found(o, id)
-	if l, ok := lineageOf(live); ok && l.waits == waitsForDependents {
-		return standsWaiting, nil
+	if l, ok := lineageOf(live); !ok || l.waits != waitsForDependents {
+		return standsSolid, nil
 	}
-	return standsSolid, nil
+	if n, ok := c.graph.node(id.uid); !ok || n.waits != waitsForDependents {
+		return standsAhead, nil
+	}
+	return standsWaiting, nil
 }
