@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -15,7 +17,8 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := rootCommand().ExecuteContext(ctx)
+	command := commandNamed(os.Args[0])
+	err := command.ExecuteContext(ctx)
 	if err == nil {
 		return
 	}
@@ -24,8 +27,19 @@ func main() {
 	if errors.As(err, &code) {
 		os.Exit(int(code))
 	}
-	fmt.Fprintln(os.Stderr, "weir:", err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", command.Name(), err)
 	os.Exit(2)
+}
+
+// commandNamed returns what the program is by a name: kube-apiserver and etcd, as `weir envtest` links it, or weir.
+func commandNamed(path string) *cobra.Command {
+	switch strings.TrimSuffix(filepath.Base(path), ".exe") {
+	case kubeAPIServer:
+		return apiServerCommand()
+	case etcdName:
+		return etcdCommand()
+	}
+	return rootCommand()
 }
 
 // exitCode is an error that has been told already; the program ends with it.
@@ -61,7 +75,7 @@ fails or differs, and with 2 when it could not do what it was told.`,
 	root.Version = versionText()
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand(), versionCommand())
+	root.AddCommand(serveCommand(), moduleCommand(), newPolicyCommand(), envtestCommand(), versionCommand())
 	strictDefaults(root)
 	completeFlags(root)
 	return root

@@ -16,38 +16,62 @@ import (
 	"weir.dev/weir/server"
 )
 
-// serveCommand runs the server. Flags that kube-apiserver has bear its names.
+// serveFlags are the flags of `weir serve`. Flags that kube-apiserver has bear its names.
+type serveFlags struct {
+	config               server.Config
+	storage              *storageFlags
+	certDir, logLevel    string
+	profiling, anonymous bool
+	// accepted are those that kube-apiserver alone has.
+	accepted *acceptedFlags
+	// standIn: the program runs by the name of kube-apiserver.
+	standIn bool
+}
+
+// serveCommand runs the server.
 func serveCommand() *cobra.Command {
-	config := server.Config{}
-	var storage *storageFlags
-	logLevel, profiling, anonymous := "info", true, true
+	command, _ := newServeCommand()
+	return command
+}
+
+func newServeCommand() (*cobra.Command, *serveFlags) {
+	f := &serveFlags{logLevel: "info", profiling: true, anonymous: true}
+	config := &f.config
 	command := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the API, by default on an embedded etcd, on loopback",
 		Long: `Serve the API. On its first start the server makes its certification authority,
 a serving certificate and a kubeconfig of an administrator below --data-dir;
 later starts use them again. SIGTERM drains: watches end, requests under way
-are finished, then etcd is closed.`,
+are finished, then etcd is closed.
+
+Flags of kube-apiserver that are not listed are accepted too, and named in the log:
+they change nothing. One without which the server is less safe than it asks, as
+--authorization-mode=Webhook, is refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			startMemory()
 			level := slog.LevelInfo
-			if err := level.UnmarshalText([]byte(strings.ToUpper(logLevel))); err != nil {
-				return fmt.Errorf("--log-level %q: give debug, info, warn or error", logLevel)
+			if err := level.UnmarshalText([]byte(strings.ToUpper(f.logLevel))); err != nil {
+				return fmt.Errorf("--log-level %q: give debug, info, warn or error", f.logLevel)
 			}
 			config.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 			klog.SetSlogLogger(config.Logger) // of upstream's libraries, such as the KMS client
-			config.DisableProfiling = !profiling
-			config.DisableAnonymous = !anonymous
-			if err := storage.complete(command.Flags(), config.Logger); err != nil {
+			config.DisableProfiling = !f.profiling
+			config.DisableAnonymous = !f.anonymous
+			if err := f.storage.complete(command.Flags(), config.Logger); err != nil {
 				return err
 			}
+			if err := f.accepted.complete(kubeAPIServerRules(), config.Logger, !f.standIn); err != nil {
+				return err
+			}
+			f.completeFiles(command.Flags().Changed)
 			dataDir, err := filepath.Abs(cmp.Or(config.DataDir, server.DefaultDataDir)) // the KUBECONFIG that is printed is for any directory
 			if err != nil {
 				return fmt.Errorf("--data-dir: %w", err)
 			}
 			config.DataDir = dataDir
-			s, err := server.New(command.Context(), config)
+			s, err := server.New(command.Context(), *config)
 			if err != nil {
 				return err
 			}
@@ -64,7 +88,7 @@ are finished, then etcd is closed.`,
 		},
 	}
 	flags := command.Flags()
-	storage = addStorageFlags(flags, &config.Storage)
+	f.storage = addStorageFlags(flags, &config.Storage)
 	flags.StringVar(&config.DataDir, "data-dir", "./weir-data", "directory of the embedded etcd, certificates, kubeconfig and caches")
 	flags.StringVar(&config.EmbeddedEtcdListen, "embedded-etcd-listen", "", "HOST:PORT at which etcdctl reaches the embedded etcd, without TLS; empty: it is reached in process only")
 	flags.Int64Var(&config.EmbeddedEtcdQuotaBytes, "embedded-etcd-quota-backend-bytes", server.DefaultEmbeddedEtcdQuotaBytes,
@@ -81,9 +105,10 @@ are finished, then etcd is closed.`,
 	flags.StringVar(&config.HTTP2Server, "http2-server", server.HTTP2Weir, "who serves HTTP/2: weir, this project's own, which takes less CPU, or standard, the Go library's")
 	flags.StringVar(&config.TLSCertFile, "tls-cert-file", "", "serving certificate; empty: one of the server's own authority")
 	flags.StringVar(&config.TLSPrivateKeyFile, "tls-private-key-file", "", "key of the serving certificate")
+	flags.StringVar(&f.certDir, "cert-dir", "", "directory of the serving certificate, apiserver.crt, and its key, apiserver.key, where --tls-cert-file is not given and they are there")
 	flags.StringVar(&config.ClientCAFile, "client-ca-file", "", "authority of client certificates, beside the server's own")
 	flags.StringVar(&config.TokenAuthFile, "token-auth-file", "", `CSV file of token,user,uid,"group1,group2"`)
-	flags.BoolVar(&anonymous, "anonymous-auth", anonymous, "take requests without credentials as of system:anonymous; false: answer them with 401")
+	flags.BoolVar(&f.anonymous, "anonymous-auth", f.anonymous, "take requests without credentials as of system:anonymous; false: answer them with 401")
 	flags.StringVar(&config.PolicyDir, "policy-dir", "", "directory of admission policies and bindings of admissionregistration.k8s.io in YAML files, in force beside those that are stored; no client sees them; read again when it changes")
 	flags.BoolVar(&config.SuspendPolicies, "suspend-policies", false, "take all admission policies out of force, to repair those that lock you out")
 	addRecordFlags(flags, &config.Record)
@@ -96,7 +121,8 @@ are finished, then etcd is closed.`,
 	flags.IntVar(&config.MaxMutatingRequestsInFlight, "max-mutating-requests-inflight", 200, "most writes at one time; negative: no limit")
 	flags.DurationVar(&config.RequestTimeout, "request-timeout", server.DefaultRequestTimeout, "bound of a request that is not a watch")
 	flags.DurationVar(&config.ShutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, "bound of the drain at SIGTERM")
-	flags.BoolVar(&profiling, "profiling", profiling, "serve profiles of the process at /debug/pprof to those who are authorized")
-	flags.StringVar(&logLevel, "log-level", logLevel, "debug, info, warn or error")
-	return command
+	flags.BoolVar(&f.profiling, "profiling", f.profiling, "serve profiles of the process at /debug/pprof to those who are authorized")
+	flags.StringVar(&f.logLevel, "log-level", f.logLevel, "debug, info, warn or error")
+	f.accepted = addAcceptedFlags(flags, kubeAPIServerFlags)
+	return command, f
 }

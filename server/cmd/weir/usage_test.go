@@ -26,7 +26,7 @@ func TestUsage(t *testing.T) {
 		{"shells", []string{"completion"}, "fish", true},
 		{"completion of help", []string{"__complete", "help", "po"}, "policy", true},
 		{"flag", []string{"serve", "--polcy-dir", "x"}, "unknown flag: --polcy-dir; did you mean --policy-dir?", false},
-		{"flag of another program", []string{"serve", "--feature-gates", "x"}, "unknown flag: --feature-gates; see `weir serve --help`", false},
+		{"flag of another program", []string{"serve", "--leader-elect"}, "unknown flag: --leader-elect; see `weir serve --help`", false},
 		{"shorthand", []string{"policy", "lint", "-z"}, "unknown shorthand flag: 'z' in -z; see `weir policy lint --help`", false},
 		{"value", []string{"serve", "--secure-port", "abc"}, "must be an integer; see `weir serve --help`", false},
 		{"version", []string{"version"}, "Kubernetes API v1.", true},
