@@ -18,19 +18,28 @@ type statusWriter struct {
 	mu    sync.Mutex
 	tasks map[string]statusTask // guarded by mu
 	order []string              // guarded by mu
-	wake  chan struct{}
+	// newest has the keys of which a write is not done yet. guarded by mu
+	newest map[string]newestStatus
+	number uint64 // of the newest write; guarded by mu
+	wake   chan struct{}
+}
+
+// newestStatus is the number of the newest write of a key, and how often in a row writes of it have failed.
+type newestStatus struct {
+	number   uint64
+	attempts int
 }
 
 type statusTask struct {
-	write    func(ctx context.Context) error
-	attempts int
+	write  func(ctx context.Context) error
+	number uint64
 	// dispensable: it is given up after statusAttempts.
 	dispensable bool
 }
 
 const (
-	// statusAttempts is how often a write is tried that is refused, or that nobody waits for, before it is given up until the
-	// next change. Others go on; so many failures of one are told of.
+	// statusAttempts is how often writes of a key are tried that are refused, or that nobody waits for, before they are given up
+	// until the next change. Others go on; so many failures are told of.
 	statusAttempts = 8
 	// statusPause is the time before the second attempt, doubled for each further one up to statusPauseMax.
 	statusPause    = 40 * time.Millisecond
@@ -43,17 +52,17 @@ const (
 )
 
 func newStatusWriter(logger *slog.Logger) *statusWriter {
-	return &statusWriter{logger: logger, tasks: map[string]statusTask{}, wake: make(chan struct{}, 1)}
+	return &statusWriter{logger: logger, tasks: map[string]statusTask{}, newest: map[string]newestStatus{}, wake: make(chan struct{}, 1)}
 }
 
 // enqueue has write called soon; it replaces a write of the same key that has not been called yet.
 func (s *statusWriter) enqueue(key string, write func(ctx context.Context) error) {
-	s.add(key, statusTask{write: write}, true)
+	s.add(key, statusTask{write: write})
 }
 
 // enqueueDispensable is enqueue for what nobody waits for.
 func (s *statusWriter) enqueueDispensable(key string, write func(ctx context.Context) error) {
-	s.add(key, statusTask{write: write, dispensable: true}, true)
+	s.add(key, statusTask{write: write, dispensable: true})
 }
 
 // refused reports whether a write that failed would fail again.
@@ -61,22 +70,57 @@ func refused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
-// add puts a task in the queue. Without replace, one of the same key that is there already stays instead.
-func (s *statusWriter) add(key string, task statusTask, replace bool) {
+// add puts a new task in the queue, in place of one of the same key.
+func (s *statusWriter) add(key string, task statusTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, ok := s.tasks[key]; ok {
-		if replace {
-			s.tasks[key] = task
-		}
+	s.number++
+	task.number = s.number
+	s.newest[key] = newestStatus{task.number, s.newest[key].attempts}
+	s.queueLocked(key, task)
+}
+
+// addAgain puts a task that failed in the queue, unless there is a newer one of its key.
+func (s *statusWriter) addAgain(key string, task statusTask) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest[key].number == task.number {
+		s.queueLocked(key, task)
+	}
+}
+
+func (s *statusWriter) queueLocked(key string, task statusTask) {
+	_, queued := s.tasks[key]
+	s.tasks[key] = task
+	if queued {
 		return
 	}
-	s.tasks[key] = task
 	s.order = append(s.order, key)
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// failed counts a failure of a key in a row.
+func (s *statusWriter) failed(key string) (attempts int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.newest[key]
+	n.attempts++
+	s.newest[key] = n
+	return n.attempts
+}
+
+// done forgets a key whose newest task was written or given up; the failures of an older one count no more.
+func (s *statusWriter) done(key string, task statusTask) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.newest[key]; n.number != task.number {
+		s.newest[key] = newestStatus{number: n.number}
+		return
+	}
+	delete(s.newest, key)
 }
 
 func (s *statusWriter) next() (key string, task statusTask, ok bool) {
@@ -106,16 +150,18 @@ func (s *statusWriter) run(ctx context.Context) {
 		}
 		err := s.write(ctx, task)
 		if err == nil {
+			s.done(key, task)
 			continue
 		}
-		task.attempts++
-		if task.attempts == statusAttempts {
+		attempts := s.failed(key)
+		if attempts == statusAttempts {
 			s.logger.ErrorContext(ctx, "status cannot be written", "object", key, "error", err)
 		}
-		if task.attempts >= statusAttempts && (task.dispensable || refused(err)) {
+		if attempts >= statusAttempts && (task.dispensable || refused(err)) {
+			s.done(key, task)
 			continue
 		}
-		pause := min(statusPause<<min(task.attempts-1, 20), statusPauseMax)
+		pause := min(statusPause<<min(attempts-1, 20), statusPauseMax)
 		retries.Go(func() {
 			timer := time.NewTimer(pause)
 			defer timer.Stop()
@@ -123,7 +169,7 @@ func (s *statusWriter) run(ctx context.Context) {
 			case <-timer.C:
 			case <-ctx.Done():
 			}
-			s.add(key, task, false)
+			s.addAgain(key, task)
 		})
 	}
 	retries.Wait()

@@ -183,3 +183,38 @@ func TestStatusWriterFlushes(t *testing.T) {
 		}
 	})
 }
+
+// A status that is written anew again and again while the storage is away is tried again as one.
+func TestStatusWriterTriesTheNewestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tried int
+		away := true
+		s, _ := running(t, func(*statusWriter) {})
+		enqueue := func() {
+			s.enqueue("a", func(context.Context) error {
+				tried++
+				if away {
+					return errors.New("away")
+				}
+				return nil
+			})
+		}
+		for range 100 {
+			enqueue()
+			time.Sleep(10 * time.Second)
+		}
+		time.Sleep(time.Minute)
+		tried = 0
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if tried != 20 {
+			t.Errorf("tried %d times in ten minutes, want 20", tried)
+		}
+		away, tried = false, 0
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if tried != 1 || len(s.newest) != 0 {
+			t.Errorf("tried %d times when it is back, and %d are left", tried, len(s.newest))
+		}
+	})
+}
