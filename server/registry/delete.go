@@ -91,7 +91,7 @@ func (d *deletion) mark(ctx context.Context, key string, withoutFields bool) (st
 			return nil, 0, errDeleteNow
 		}
 		if withoutFields {
-			if marked, err = marked.Edit().Delete("metadata", "managedFields").Document(); err != nil {
+			if marked, err = dropFields(marked); err != nil {
 				return nil, 0, err
 			}
 		}
@@ -231,6 +231,11 @@ func sameSet(a, b []string) bool {
 	slices.Sort(a)
 	slices.Sort(b)
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+// dropFields gives up managedFields.
+func dropFields(obj *document.Document) (*document.Document, error) {
+	return obj.Edit().Delete("metadata", "managedFields").Document()
 }
 
 func setFinalizers(obj *document.Document, finalizers []string) (*document.Document, error) {

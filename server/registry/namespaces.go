@@ -91,19 +91,30 @@ func (n *Namespaces) Delete(ctx context.Context, name string, validate rest.Vali
 		update.Preconditions = &storage.Preconditions{UID: p.UID, ResourceVersion: p.ResourceVersion}
 	}
 	var live *document.Document
-	row, err := s.guaranteedUpdate(ctx, key, update, dryRun(opts.DryRun), func(current storage.Row) ([]byte, uint64, error) {
-		live = document.FromCanonical(current.Value.Bytes())
-		marked, err := n.terminate(ctx, live, opts)
-		if err != nil {
-			return nil, 0, err
-		}
-		if validate != nil {
-			if err := validate(ctx, live); err != nil {
+	mark := func(withoutFields bool) (storage.Row, error) {
+		return s.guaranteedUpdate(ctx, key, update, dryRun(opts.DryRun), func(current storage.Row) ([]byte, uint64, error) {
+			live = document.FromCanonical(current.Value.Bytes())
+			marked, err := n.terminate(ctx, live, opts)
+			if err != nil {
 				return nil, 0, err
 			}
-		}
-		return marked.Bytes(), s.cfg.TTLSeconds, nil
-	})
+			if withoutFields {
+				if marked, err = dropFields(marked); err != nil {
+					return nil, 0, err
+				}
+			}
+			if validate != nil {
+				if err := validate(ctx, live); err != nil {
+					return nil, 0, err
+				}
+			}
+			return marked.Bytes(), s.cfg.TTLSeconds, nil
+		})
+	}
+	row, err := mark(false)
+	if storage.CodeOf(err) == storage.ErrCodeTooLarge {
+		row, err = mark(true) // or it could not be deleted at all
+	}
 	switch {
 	case err == nil:
 		return document.FromCanonical(row.Value.Bytes()), false, nil

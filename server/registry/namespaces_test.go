@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/rest"
+	"weir.dev/weir/server/storage/etcd3"
 )
 
 func namespaceStrategy(t *testing.T, subresource string, writes ...[]string) *rest.Generic {
@@ -80,6 +82,35 @@ func TestNamespaceLife(t *testing.T) {
 	}
 	_, err = n.Get(ctx, "a", nil)
 	wantStatus(t, err, 404, `namespaces "a" not found`)
+}
+
+// TestNamespaceDeleteLarge: a namespace that is as large as can be stored can be deleted: managedFields make room for what says
+// that it is to end.
+func TestNamespaceDeleteLarge(t *testing.T) {
+	n, _, finalize := testNamespaces(t)
+	ctx := t.Context()
+	create := func(name string, filler int) int {
+		out := mustCreate(t, n, ctx, mustParse(t, `{"apiVersion":"v1","kind":"Namespace","metadata":{"managedFields":[{"apiVersion":"v1","fieldsType":"FieldsV1",`+
+			`"fieldsV1":{"f:`+strings.Repeat("x", filler)+`":{}},"manager":"somebody","operation":"Update","time":"2026-01-01T00:00:00Z"}],"name":"`+name+`"}}`))
+		stored, err := out.Edit().Delete("metadata", "resourceVersion").Document()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len("/registry/namespaces/") + len(name) + stored.Len()
+	}
+	const room = 10
+	if size := create("b", etcd3.DefaultMaxObjectBytes-room-create("a", 0)); size != etcd3.DefaultMaxObjectBytes-room {
+		t.Fatalf("the namespace has %d bytes", size)
+	}
+	for range 2 {
+		out, deleted, err := n.Delete(ctx, "b", nil, nil)
+		if err != nil || deleted || !rest.MetaOf(out).Deleting() || out.Get("status", "phase").String() != "Terminating" || out.Get("metadata", "managedFields").Exists() {
+			t.Fatalf("deleted: %t, %v", deleted, err)
+		}
+	}
+	mustUpdate(t, finalize, ctx, "b", edit([]any{}, "spec", "finalizers"))
+	_, err := n.Get(ctx, "b", nil)
+	wantStatus(t, err, 404)
 }
 
 func TestNamespaceErrors(t *testing.T) {
