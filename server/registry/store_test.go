@@ -683,6 +683,11 @@ func TestWatch(t *testing.T) {
 	if kept() != 0 {
 		t.Errorf("%d events are kept when nobody watches", kept())
 	}
+	// The storage may be about to give the last watch an event while it is stopped.
+	row := storage.Row{Value: storage.NewText(first.Bytes()), ResourceVersion: 1}
+	if events, err := b.(*watch).documents([]storage.Event{{Type: storage.Added, Row: row}}); err != nil || len(events) != 1 || kept() != 0 {
+		t.Errorf("%v, %v; %d events are kept of what comes when nobody watches", events, err, kept())
+	}
 }
 
 type rejecting struct{ rest.NoHooks }

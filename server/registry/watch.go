@@ -127,6 +127,9 @@ func (s *Store) share(row storage.Row) (*sharedEvent, error) {
 	}
 	made := &sharedEvent{stored: row.Value, obj: obj, rv: storage.FormatResourceVersion(row.ResourceVersion)}
 	slot.Store(made)
+	if s.watches.Load() == 0 {
+		slot.CompareAndSwap(made, nil) // the last watch has been stopped meanwhile, and what it shared is gone
+	}
 	return made, nil
 }
 
