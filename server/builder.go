@@ -53,6 +53,8 @@ type builder struct {
 
 	mu    sync.Mutex
 	types map[schema.GroupVersion]*apply.Types // guarded by mu
+	// building is held while a custom resource is built.
+	building sync.Mutex
 	// shown are what rows of custom resources become in each version as it is now. guarded by mu
 	shown map[schema.GroupVersionResource]*shown
 }
@@ -71,8 +73,9 @@ type rows struct {
 
 // rowStorages has what stores the rows of each resource.
 type rowStorages interface {
-	// get returns the storage of a resource.
-	get(gr schema.GroupResource, rows rows) (storage.Interface, error)
+	// get returns the storage of a resource. settle, called once, says whether it takes the place of the one before, which goes on
+	// until then.
+	get(gr schema.GroupResource, rows rows) (stored storage.Interface, settle func(use bool), err error)
 	// drop stops the storage of a resource that is served no more.
 	drop(gr schema.GroupResource)
 }
@@ -120,8 +123,9 @@ func (b *builder) guard(gr schema.GroupResource, layer rest.Layer) {
 // scaleModel is the published name of autoscaling/v1 Scale.
 const scaleModel = "io.k8s.api.autoscaling.v1.Scale"
 
-// Build returns the resource of d. layers gives those of its Strategy, per subresource; nil: it has none.
-func (b *builder) Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (*rest.Resource, error) {
+// Build returns the resource of d. layers gives those of its Strategy, per subresource; nil: it has none. Where it fails, what was
+// made before of d's resource goes on.
+func (b *builder) Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (_ *rest.Resource, err error) {
 	r := &rest.Resource{
 		Group: d.Group, Name: d.Resource, Singular: d.Singular, Kind: d.Kind, ListKind: d.ListKind,
 		ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
@@ -129,12 +133,22 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 	}
 	var types *apply.Types
 	if custom {
+		b.building.Lock()
+		defer b.building.Unlock()
 		types = b.customTypes(d)
 	}
 	upgrades := map[*shown]upgradeFunc{}
 	rows, err := b.rows(d, custom)
 	if err != nil {
 		return nil, fmt.Errorf("resource %s: %w", d.GroupResource(), err)
+	}
+	var stored storage.Interface
+	if slices.ContainsFunc(d.Versions, func(v resources.Version) bool { return v.Served && !v.Virtual }) {
+		var settle func(use bool)
+		if stored, settle, err = b.storages.get(d.GroupResource(), rows); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", d.GroupResource(), err)
+		}
+		defer func() { settle(err == nil) }()
 	}
 	for i := range d.Versions {
 		v := &d.Versions[i]
@@ -144,7 +158,7 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 		if !v.Served || (v.Virtual && b.virtual[d.GroupResource()] == nil) {
 			continue
 		}
-		version, err := b.version(d, v, versionParts{types: types, custom: custom, layers: layers, rows: rows, upgrades: upgrades})
+		version, err := b.version(d, v, versionParts{types: types, custom: custom, layers: layers, rows: rows, stored: stored, upgrades: upgrades})
 		if err != nil {
 			return nil, fmt.Errorf("resource %s version %s: %w", d.GroupResource(), v.Name, err)
 		}
@@ -170,6 +184,7 @@ type versionParts struct {
 	custom bool
 	layers func(subresource string) []rest.Layer
 	rows   rows
+	stored storage.Interface
 	// upgrades are to be in force when all versions are made.
 	upgrades map[*shown]upgradeFunc
 }
@@ -236,12 +251,8 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 	if err != nil {
 		return nil, err
 	}
-	rows, err := b.storages.get(d.GroupResource(), parts.rows)
-	if err != nil {
-		return nil, err
-	}
 	config := registry.Config{
-		Resource: d.GroupResource(), Prefix: parts.rows.prefix, Storage: rows, Strategy: main,
+		Resource: d.GroupResource(), Prefix: parts.rows.prefix, Storage: parts.stored, Strategy: main,
 		SelectableFields: selectable(v), TTLSeconds: d.TTLSeconds,
 	}
 	if ttl, ok := b.ttlSeconds[config.Resource]; ok {

@@ -123,8 +123,8 @@ func (x authorizedBy) Authorize(ctx context.Context, a authorizer.Attributes) (a
 type noRows struct{}
 
 // get implements rowStorages.
-func (noRows) get(schema.GroupResource, rows) (storage.Interface, error) {
-	return unstored{}, nil
+func (noRows) get(schema.GroupResource, rows) (storage.Interface, func(use bool), error) {
+	return unstored{}, func(bool) {}, nil
 }
 
 // drop implements rowStorages.

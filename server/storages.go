@@ -48,18 +48,34 @@ func (c *cachedStorage) stop() {
 	}
 }
 
-// get returns the storage of a resource. Watches on it end when a later call comes with another prefix, other selectable
-// fields or other schemas.
-func (s *storages) get(gr schema.GroupResource, rows rows) (storage.Interface, error) {
+// get implements rowStorages. Another storage is made for another prefix, other selectable fields or other schemas, and watches on
+// the one before end with it.
+func (s *storages) get(gr schema.GroupResource, rows rows) (storage.Interface, func(use bool), error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c, ok := s.byName[gr]; ok {
-		if c.rows.same(rows) {
-			return c.storage, nil
-		}
-		c.stop()
-		delete(s.byName, gr)
+	c := s.byName[gr]
+	s.mu.Unlock()
+	if c != nil && c.rows.same(rows) {
+		return c.storage, func(bool) {}, nil
 	}
+	made, err := s.make(gr, rows)
+	if err != nil {
+		return nil, nil, err
+	}
+	return made.storage, func(use bool) {
+		if !use {
+			made.stop()
+			return
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if before := s.byName[gr]; before != nil {
+			before.stop()
+		}
+		s.byName[gr] = made
+	}, nil
+}
+
+func (s *storages) make(gr schema.GroupResource, rows rows) (*cachedStorage, error) {
 	attrs, err := rows.attrs()
 	if err != nil {
 		return nil, err
@@ -81,8 +97,7 @@ func (s *storages) get(gr schema.GroupResource, rows rows) (storage.Interface, e
 		}
 		made.storage = made.cacher
 	}
-	s.byName[gr] = made
-	return made.storage, nil
+	return made, nil
 }
 
 // same reports whether rows are selected alike.
