@@ -65,8 +65,8 @@ type rows struct {
 	prefix     string
 	namespaced bool
 	fields     []registry.Field
-	// upgrade brings a row to what is shown of it, where that may have a field that the row lacks; nil: never. schemas is
-	// another where it is.
+	// upgrade gives a row what is shown of it in any version, where that may have a field that the row lacks; nil: never. schemas
+	// is another where it is.
 	upgrade upgradeFunc
 	schemas string
 }
@@ -320,23 +320,16 @@ func (b *builder) rows(d *resources.Definition, custom bool) (rows, error) {
 			return r, err
 		}
 		defaults = defaults || bytes.Contains(text, []byte(`"default":`))
-		fmt.Fprintf(sum, "%q %t %q\n", v.Name, v.Name == d.StorageVersion, text)
+		fmt.Fprintf(sum, "%q %q\n", v.Name, text)
 	}
 	if !defaults {
 		return r, nil
 	}
 	r.schemas = hex.EncodeToString(sum.Sum(nil))
-	for i := range d.Versions {
-		if v := &d.Versions[i]; v.Name == d.StorageVersion {
-			fields, err := b.schemaOf(d, v, custom)
-			if err != nil {
-				return r, err
-			}
-			r.upgrade, _, err = b.upgrade(d, v, fields)
-			return r, err
-		}
-	}
-	return r, nil
+	kinds, err := b.kinds(d)
+	// A field that a version is selected by is in its schema: no version that is selected by it prunes it.
+	r.upgrade = asWritten(kinds)
+	return r, err
 }
 
 // selectable returns the fields that selectors of a version may name.

@@ -197,3 +197,23 @@ func TestSelectedByDefault(t *testing.T) {
 		}
 	}
 }
+
+// TestSelectedAsShown: an object is selected by a field that its version shows, also where the version that is stored now lacks the
+// field.
+func TestSelectedAsShown(t *testing.T) {
+	one, two := thingVersion("v1", false, "a"), thingVersion("v2", true, "a", "b")
+	one.Schema.OpenAPIV3Schema.Properties["spec"].Properties["a"] = apiextensionsv1.JSONSchemaProps{
+		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"red"`)}}
+	two.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.b"}}
+	s := newThings(t, one, two)
+	s.create("v2", "old", "b")
+	one.Storage, two.Storage = true, false
+	s.change(one, two)
+	list, err := s.of("v2").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.b=x"})
+	if err != nil || len(list.Items) != 1 {
+		t.Errorf("list: %v, %v", list, err)
+	}
+	if obj := s.next(s.watch("v2", "spec.b=x")); obj == nil || obj.GetName() != "old" {
+		t.Errorf("watch: %v", obj)
+	}
+}

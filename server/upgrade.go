@@ -54,17 +54,11 @@ func (b *builder) shownIn(gvr schema.GroupVersionResource, first upgradeFunc) *s
 //
 // The second result leaves of an object of v what the storage version has; nil when that is v.
 func (b *builder) upgrade(d *resources.Definition, v *resources.Version, fields *weirschema.Kind) (upgrade, downgrade upgradeFunc, err error) {
-	kinds := make(map[string]*weirschema.Kind, len(d.Versions))
-	for i := range d.Versions {
-		other := &d.Versions[i]
-		if other.Name == v.Name {
-			kinds[other.Name] = fields
-			continue
-		}
-		if kinds[other.Name], err = b.schemaOf(d, other, true); err != nil {
-			return nil, nil, err
-		}
+	kinds, err := b.kinds(d)
+	if err != nil {
+		return nil, nil, err
 	}
+	kinds[v.Name] = fields
 	if storage := kinds[d.StorageVersion]; v.Name != d.StorageVersion && storage != nil {
 		downgrade = func(obj *document.Document) (*document.Document, error) {
 			obj, _, err := storage.Prune(obj)
@@ -72,23 +66,46 @@ func (b *builder) upgrade(d *resources.Definition, v *resources.Version, fields 
 		}
 	}
 	stored := renamer{group: d.Group}
+	decode := asWritten(kinds)
 	return func(obj *document.Document) (*document.Document, error) {
-		ctx := context.Background() // nothing here waits
 		written := rest.KindOf(obj).Version
-		var err error
-		if kind := kinds[written]; kind != nil {
-			if obj, _, err = kind.Prune(obj); err != nil {
-				return nil, err
-			}
-			if obj, err = kind.Default(ctx, obj); err != nil {
-				return nil, err
-			}
+		obj, err := decode(obj)
+		if err != nil {
+			return nil, err
 		}
 		if written != v.Name {
 			if obj, _, err = fields.Prune(obj); err != nil {
 				return nil, err
 			}
 		}
-		return stored.Convert(ctx, obj, d.StorageVersion)
+		return stored.Convert(context.Background(), obj, d.StorageVersion) // nothing here waits
 	}, downgrade, nil
+}
+
+// kinds returns what the objects of each version are.
+func (b *builder) kinds(d *resources.Definition) (map[string]*weirschema.Kind, error) {
+	kinds := make(map[string]*weirschema.Kind, len(d.Versions))
+	for i := range d.Versions {
+		v := &d.Versions[i]
+		var err error
+		if kinds[v.Name], err = b.schemaOf(d, v, true); err != nil {
+			return nil, err
+		}
+	}
+	return kinds, nil
+}
+
+// asWritten prunes and defaults rows by the version that each was written in.
+func asWritten(kinds map[string]*weirschema.Kind) upgradeFunc {
+	return func(obj *document.Document) (*document.Document, error) {
+		kind := kinds[rest.KindOf(obj).Version]
+		if kind == nil {
+			return obj, nil
+		}
+		obj, _, err := kind.Prune(obj)
+		if err != nil {
+			return nil, err
+		}
+		return kind.Default(context.Background(), obj)
+	}
 }
