@@ -121,8 +121,13 @@ func reportedVerb(verb, contentType string) string {
 
 // scopeOf returns what a request is about: one object, those of a namespace, or those of the cluster.
 func scopeOf(info *apirequest.RequestInfo) string {
+	named := info.Name != ""
+	switch info.Verb {
+	case "list", "watch", "deletecollection":
+		named = false // the name is that of a field selector, which changes nothing in the route
+	}
 	switch {
-	case info.Name != "" || info.Verb == "create":
+	case named || info.Verb == "create":
 		return "resource"
 	case info.Namespace != "":
 		return "namespace"
