@@ -91,18 +91,19 @@ func (d *defaults) run(ctx context.Context) {
 func (d *defaults) makeAgain(ctx context.Context) {
 	for retry := firstDefaultsRetry; ; retry = min(2*retry, lastDefaultsRetry) {
 		d.mu.Lock()
-		lost := maps.Clone(d.lost)
+		lost := d.lost
+		d.lost = defaultKeys{} // those that are lost again meanwhile
 		d.mu.Unlock()
 		if len(lost) == 0 {
 			return
 		}
 		err := d.restore(ctx, lost)
 		if err == nil {
-			d.mu.Lock()
-			maps.DeleteFunc(d.lost, func(key defaultKey, _ bool) bool { return lost[key] })
-			d.mu.Unlock()
 			continue
 		}
+		d.mu.Lock()
+		maps.Copy(d.lost, lost)
+		d.mu.Unlock()
 		if ctx.Err() != nil {
 			return
 		}

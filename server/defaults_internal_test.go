@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// What is lost again while it is made again is made once more, and what could not be made is tried again.
+func TestDefaultsAreLostAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gr := schema.GroupResource{Group: "example.com", Resource: "things"}
+		a, b := defaultKey{gr, "", "a"}, defaultKey{gr, "", "b"}
+		d := &defaults{logger: slog.New(slog.DiscardHandler), found: make(chan struct{}, 1), lost: defaultKeys{}}
+		h := &defaultsHandler{defaults: d, resource: gr, keys: defaultKeys{a: true, b: true}, there: map[defaultKey]defaultState{a: {}, b: {}}}
+		var made []string
+		d.restore = func(_ context.Context, lost defaultKeys) error {
+			var names []string
+			for key := range maps.Keys(lost) {
+				names = append(names, key.name)
+			}
+			slices.Sort(names)
+			made = append(made, fmt.Sprint(names))
+			switch len(made) {
+			case 1: // the etcd is emptied once more
+				h.there = map[defaultKey]defaultState{a: {uid: "u"}}
+				h.Replace(nil)
+			case 2:
+				return errors.New("away")
+			}
+			return nil
+		}
+		h.Replace(nil)
+		d.makeAgain(t.Context())
+		if want := []string{"[a b]", "[a]", "[a]"}; !slices.Equal(made, want) {
+			t.Errorf("made %q, want %q", made, want)
+		}
+	})
+}
