@@ -23,6 +23,10 @@ const (
 	lastDefaultsRetry  = 30 * time.Second
 )
 
+// defaultsPause is how long default objects that are lost are left alone: every cache is to find first that its etcd went back. So many
+// writes could bring an etcd that was emptied past the revision that a cache has seen, which would not find it then.
+const defaultsPause = time.Second
+
 // defaults has default objects made again that were there and are not, or not as they were, though nobody was seen to delete
 // them: the etcd was restored from an earlier state, or emptied. One that was deleted stays away until a restart.
 type defaults struct {
@@ -83,7 +87,22 @@ func (d *defaults) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if !pause(ctx, defaultsPause) {
+			return
+		}
 		d.makeAgain(ctx)
+	}
+}
+
+// pause reports false when ctx is done before the time is over.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -108,11 +127,7 @@ func (d *defaults) makeAgain(ctx context.Context) {
 			return
 		}
 		d.logger.WarnContext(ctx, "default objects cannot be made again; it is tried again", "error", err, "retryIn", retry)
-		timer := time.NewTimer(retry)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause(ctx, retry) {
 			return
 		}
 	}

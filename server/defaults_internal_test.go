@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -38,7 +39,15 @@ func TestDefaultsAreLostAgain(t *testing.T) {
 			return nil
 		}
 		h.Replace(nil)
-		d.makeAgain(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		go d.run(ctx)
+		time.Sleep(defaultsPause - 1)
+		if synctest.Wait(); len(made) != 0 {
+			t.Errorf("made %q before every cache has found that its etcd went back", made)
+		}
+		<-ctx.Done()
+		synctest.Wait()
 		if want := []string{"[a b]", "[a]", "[a]"}; !slices.Equal(made, want) {
 			t.Errorf("made %q, want %q", made, want)
 		}
