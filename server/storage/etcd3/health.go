@@ -80,8 +80,7 @@ type Health struct {
 	answered atomic.Uint64 // requests that were answered, so far
 	phase    atomic.Pointer[phase]
 
-	// history is closed when the etcd is found to have been restored from an earlier state.
-	history atomic.Pointer[chan struct{}]
+	history atomic.Pointer[history]
 	// seen is the revision of the last answer to a question of its own; only run's goroutine changes it.
 	seen atomic.Int64
 	// asking is the question under way; only run's goroutine uses it.
@@ -129,7 +128,7 @@ func StartHealth(cfg HealthConfig) (*Health, error) {
 		h.logger = slog.New(slog.DiscardHandler)
 	}
 	h.phase.Store(newPhase(nil))
-	h.history.Store(new(make(chan struct{})))
+	h.history.Store(newHistory())
 	var ctx context.Context
 	ctx, h.cancel = context.WithCancel(context.Background())
 	h.done.Go(func() { h.run(ctx) })
@@ -300,6 +299,7 @@ func (h *Health) run(ctx context.Context) {
 type answer struct {
 	revision int64 // 0: it is not told
 	err      error
+	asked    question
 }
 
 // ask tries a linearizable read. An embedded etcd that is being defragmented heeds no deadline: the question that it was
@@ -308,13 +308,14 @@ func (h *Health) ask(ctx context.Context) error {
 	if h.asking == nil {
 		asking := make(chan answer, 1)
 		h.asking = asking
+		asked := h.question()
 		h.done.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, h.timeout)
 			defer cancel()
 			resp, err := h.client.KV.Get(ctx, "\x00", clientv3.WithCountOnly())
 			switch {
 			case err == nil:
-				asking <- answer{revision: resp.Header.Revision}
+				asking <- answer{revision: resp.Header.Revision, asked: asked}
 			case codeOf(err) == codes.PermissionDenied: // its users may only have what is below a prefix; it has agreed on that
 				asking <- answer{}
 			default:
@@ -328,7 +329,8 @@ func (h *Health) ask(ctx context.Context) error {
 	case a := <-h.asking:
 		h.asking = nil
 		if a.revision != 0 {
-			h.sawRevision(a.revision)
+			h.seen.Store(a.revision)
+			h.heard(a.asked, a.revision)
 		}
 		return a.err
 	case <-heedless.C():
@@ -336,25 +338,6 @@ func (h *Health) ask(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// sawRevision ends the history to which a later revision belongs than the current one. Watches of it would wait for
-// that revision to come again, and hear nothing of what happens until then.
-func (h *Health) sawRevision(current int64) {
-	seen := h.seen.Swap(current)
-	if current >= seen {
-		return
-	}
-	h.logger.Error("etcd went back in time: all is read again", "endpoints", h.client.Endpoints(), "seen", seen, "current", current)
-	close(*h.history.Swap(new(make(chan struct{}))))
-}
-
-// restored is closed when the etcd has been restored from a state before now.
-func (h *Health) restored() <-chan struct{} {
-	if h == nil {
-		return nil
-	}
-	return *h.history.Load()
 }
 
 // set begins a phase unless the one that there is says the same.

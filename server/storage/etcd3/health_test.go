@@ -16,6 +16,7 @@ import (
 
 	"weir.dev/weir/server/storage"
 	"weir.dev/weir/server/storage/etcd3"
+	"weir.dev/weir/server/storage/etcd3/etcd3test"
 	"weir.dev/weir/server/storage/storagetest"
 )
 
@@ -362,6 +363,80 @@ func (r *restoredKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpt
 	resp, err := r.KV.Get(ctx, key, opts...)
 	if err == nil && r.restored.Load() {
 		resp.Header.Revision -= r.lost.Add(1)
+	}
+	return resp, err
+}
+
+// What one Store finds of a restored etcd ends the watches of all: that of another, which has seen less, would not tell the
+// etcd from the one that it was, once that has come as far again.
+func TestRestoredBehindAnother(t *testing.T) {
+	for _, by := range []string{"a question", "a watch"} {
+		t.Run("its revision was told by "+by, func(t *testing.T) {
+			client := etcd3test.New(t)
+			kv := &earlierKV{KV: client.KV}
+			client.KV = kv
+			health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(health.Close)
+			first, second := newStore(t, etcd3.Config{Client: client, Health: health}), newStore(t, etcd3.Config{Client: client, Health: health})
+			row := storagetest.Create(t.Context(), t, first, storagetest.NewObject("a"))
+			opts := everything()
+			opts.ResourceVersion = storage.FormatResourceVersion(row.ResourceVersion)
+			w, err := second.Watch(t.Context(), storagetest.Prefix, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
+			if by == "a watch" {
+				opts.ResourceVersion = storage.FormatResourceVersion(row.ResourceVersion - 1)
+				told, err := first.Watch(t.Context(), storagetest.Prefix, opts)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer told.Stop()
+				if _, err := told.Next(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			} else if _, err := first.GetCurrentResourceVersion(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			kv.by.Store(1)
+			if _, err := first.GetCurrentResourceVersion(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := w.Next(ctx); storage.CodeOf(err) != storage.ErrCodeExpired {
+				t.Errorf("got %v, want expired", err)
+			}
+			opts.ResourceVersion = storage.FormatResourceVersion(row.ResourceVersion - 1)
+			next, err := second.Watch(t.Context(), storagetest.Prefix, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer next.Stop()
+			if _, err := second.GetCurrentResourceVersion(t.Context()); err != nil { // of the same history
+				t.Fatal(err)
+			}
+			if events, err := next.Next(t.Context()); err != nil || len(events) != 1 {
+				t.Errorf("a watch that began later: %v, %v", events, err)
+			}
+		})
+	}
+}
+
+// earlierKV answers with revisions that are earlier than those of its etcd.
+type earlierKV struct {
+	clientv3.KV
+	by atomic.Int64
+}
+
+func (e *earlierKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	resp, err := e.KV.Get(ctx, key, opts...)
+	if err == nil {
+		resp.Header.Revision -= e.by.Load()
 	}
 	return resp, err
 }

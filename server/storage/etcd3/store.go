@@ -208,12 +208,14 @@ func (s *Store) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	ctx, cancel := s.boundOne(ctx)
 	defer cancel()
 	started := time.Now()
+	asked := s.health.question()
 	// A linearizable read of a key that is never there.
 	resp, err := s.client.KV.Get(ctx, s.prefix, clientv3.WithCountOnly())
 	s.ops.currentRevision.observe(started, err)
 	if err != nil {
 		return 0, s.fail(ctx, "", err)
 	}
+	s.health.heard(asked, resp.Header.Revision)
 	return uint64(resp.Header.Revision), nil
 }
 

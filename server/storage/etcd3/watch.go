@@ -31,6 +31,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 	if err != nil {
 		return nil, err
 	}
+	history := s.health.current()
 	initial := rv == 0
 	if opts.SendInitialEvents != nil {
 		initial = *opts.SendInitialEvents
@@ -58,8 +59,11 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		progress:  opts.Progress,
 		bare:      opts.Bare && opts.Predicate.Empty(),
 		rev:       int64(rv),
+		history:   history,
 	}
-	w.restored = s.health.restored()
+	if history != nil {
+		w.restored = history.over
+	}
 	w.etcd = s.client.Watcher
 	w.ctx, w.cancel = context.WithCancel(s.watchContext(ctx))
 	if initial {
@@ -100,7 +104,8 @@ type watcher struct {
 	events clientv3.WatchChan
 	// paced is where events come from unless the watch is bare; etcd otherwise.
 	paced *paced
-	// restored is closed when rev is of a history that did not happen.
+	// history is that of rev, nil where none is known. restored is closed when it did not happen.
+	history  *history
 	restored <-chan struct{}
 	// err is why the stream is over.
 	err error
@@ -274,6 +279,7 @@ func (w *watcher) receive(ctx context.Context) error {
 	if err := resp.Err(); err != nil {
 		return w.fail(err)
 	}
+	w.history.tell(resp.Header.Revision)
 	if resp.IsProgressNotify() {
 		w.store.ops.bookmarked()
 		if w.progress && resp.Header.Revision > w.rev {

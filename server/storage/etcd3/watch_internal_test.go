@@ -68,7 +68,7 @@ func TestWatcherNearPreviousWhileDown(t *testing.T) {
 	defer etcd.Close()
 	health := &Health{}
 	health.phase.Store(newPhase(errDown))
-	health.history.Store(new(make(chan struct{})))
+	health.history.Store(newHistory())
 	store, err := New(Config{Client: etcd.Client(), Health: health})
 	if err != nil {
 		t.Fatal(err)
