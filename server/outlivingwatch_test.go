@@ -217,3 +217,30 @@ func TestSelectedAsShown(t *testing.T) {
 		t.Errorf("watch: %v", obj)
 	}
 }
+
+// TestDefaultOfStorageVersion: what is created in one version has the defaults of the version that is stored, in each version, and
+// is selected by them, as upstream.
+func TestDefaultOfStorageVersion(t *testing.T) {
+	one, two := thingVersion("v1", true, "a"), thingVersion("v2", false, "a", "b")
+	one.Schema.OpenAPIV3Schema.Properties["spec"].Properties["a"] = apiextensionsv1.JSONSchemaProps{
+		Type: "string", Default: &apiextensionsv1.JSON{Raw: []byte(`"red"`)}}
+	one.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.a"}}
+	two.SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".spec.a"}, {JSONPath: ".spec.b"}}
+	s := newThings(t, one, two)
+	s.create("v2", "new")
+	for _, version := range []string{"v1", "v2"} {
+		obj, err := s.of(version).Get(t.Context(), "new", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if value, _, _ := unstructured.NestedString(obj.Object, "spec", "a"); value != "red" {
+			t.Errorf("%s shows %q", version, value)
+		}
+		for selector, want := range map[string]int{"spec.a=red": 1, "spec.a=": 0} {
+			list, err := s.of(version).List(t.Context(), metav1.ListOptions{FieldSelector: selector})
+			if err != nil || len(list.Items) != want {
+				t.Errorf("list of %s by %s: %v, %v, want %d", version, selector, list, err, want)
+			}
+		}
+	}
+}

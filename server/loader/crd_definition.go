@@ -34,7 +34,7 @@ func definitionOf(crd *apiextensionsv1.CustomResourceDefinition, names apiextens
 		ShortNames: names.ShortNames,
 		Categories: names.Categories,
 		Namespaced: crd.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		Revised:    crd.Generation > 1,
+		Revised:    crd.Generation > 1 || len(crd.Spec.Versions) > 1,
 	}
 	// One that kube-apiserver stored may have a conversion that is not made here. Where all objects are in the storage version, that
 	// can be served without; any other version would show, and then store, half of an object.
