@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"weir.dev/weir/server"
@@ -30,6 +31,16 @@ func TestCompactedPast(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	w, err := maps.Watch(ctx, metav1.ListOptions{ResourceVersion: "0"}) // lists alone are served from etcd while the cache is being filled
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if e, ok := <-w.ResultChan(); !ok || e.Type != watch.Added {
+			t.Fatalf("event %v", e)
+		}
+	}
+	w.Stop()
 	page, err := maps.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil || page.Continue == "" {
 		t.Fatalf("first page: %v, continue %q", err, page.Continue)
