@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,13 +22,16 @@ func TestDefaultsAreLostAgain(t *testing.T) {
 		a, b := defaultKey{gr, "", "a"}, defaultKey{gr, "", "b"}
 		d := &defaults{logger: slog.New(slog.DiscardHandler), found: make(chan struct{}, 1), lost: defaultKeys{}}
 		h := &defaultsHandler{defaults: d, resource: gr, keys: defaultKeys{a: true, b: true}, there: map[defaultKey]defaultState{a: {}, b: {}}}
-		var made []string
+		var mu sync.Mutex
+		var made []string // guarded by mu
 		d.restore = func(_ context.Context, lost defaultKeys) error {
 			var names []string
 			for key := range maps.Keys(lost) {
 				names = append(names, key.name)
 			}
 			slices.Sort(names)
+			mu.Lock()
+			defer mu.Unlock()
 			made = append(made, fmt.Sprint(names))
 			switch len(made) {
 			case 1: // the etcd is emptied once more
@@ -43,11 +47,16 @@ func TestDefaultsAreLostAgain(t *testing.T) {
 		defer cancel()
 		go d.run(ctx)
 		time.Sleep(defaultsPause - 1)
-		if synctest.Wait(); len(made) != 0 {
+		synctest.Wait()
+		mu.Lock()
+		if len(made) != 0 {
 			t.Errorf("made %q before every cache has found that its etcd went back", made)
 		}
+		mu.Unlock()
 		<-ctx.Done()
 		synctest.Wait()
+		mu.Lock()
+		defer mu.Unlock()
 		if want := []string{"[a b]", "[a]", "[a]"}; !slices.Equal(made, want) {
 			t.Errorf("made %q, want %q", made, want)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -187,13 +188,14 @@ func TestStatusWriterFlushes(t *testing.T) {
 // A status that is written anew again and again while the storage is away is tried again as one.
 func TestStatusWriterTriesTheNewestAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var tried int
-		away := true
+		var tried atomic.Int64
+		var away atomic.Bool
+		away.Store(true)
 		s, _ := running(t, func(*statusWriter) {})
 		enqueue := func() {
 			s.enqueue("a", func(context.Context) error {
-				tried++
-				if away {
+				tried.Add(1)
+				if away.Load() {
 					return errors.New("away")
 				}
 				return nil
@@ -204,17 +206,21 @@ func TestStatusWriterTriesTheNewestAgain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		time.Sleep(time.Minute)
-		tried = 0
+		tried.Store(0)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if tried != 20 {
-			t.Errorf("tried %d times in ten minutes, want 20", tried)
+		if n := tried.Load(); n != 20 {
+			t.Errorf("tried %d times in ten minutes, want 20", n)
 		}
-		away, tried = false, 0
+		away.Store(false)
+		tried.Store(0)
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if tried != 1 || len(s.newest) != 0 {
-			t.Errorf("tried %d times when it is back, and %d are left", tried, len(s.newest))
+		s.mu.Lock()
+		left := len(s.newest)
+		s.mu.Unlock()
+		if n := tried.Load(); n != 1 || left != 0 {
+			t.Errorf("tried %d times when it is back, and %d are left", n, left)
 		}
 	})
 }
