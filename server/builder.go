@@ -125,7 +125,7 @@ const scaleModel = "io.k8s.api.autoscaling.v1.Scale"
 
 // Build returns the resource of d. layers gives those of its Strategy, per subresource; nil: it has none. Where it fails, what was
 // made before of d's resource goes on.
-func (b *builder) Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (_ *rest.Resource, err error) {
+func (b *builder) Build(d *resources.Definition, custom bool, layers func(subresource string) []rest.Layer) (*rest.Resource, error) {
 	r := &rest.Resource{
 		Group: d.Group, Name: d.Resource, Singular: d.Singular, Kind: d.Kind, ListKind: d.ListKind,
 		ShortNames: d.ShortNames, Categories: d.Categories, Namespaced: d.Namespaced,
@@ -143,12 +143,13 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 		return nil, fmt.Errorf("resource %s: %w", d.GroupResource(), err)
 	}
 	var stored storage.Interface
+	built := false
 	if slices.ContainsFunc(d.Versions, func(v resources.Version) bool { return v.Served && !v.Virtual }) {
 		var settle func(use bool)
 		if stored, settle, err = b.storages.get(d.GroupResource(), rows); err != nil {
 			return nil, fmt.Errorf("resource %s: %w", d.GroupResource(), err)
 		}
-		defer func() { settle(err == nil) }()
+		defer func() { settle(built) }()
 	}
 	for i := range d.Versions {
 		v := &d.Versions[i]
@@ -167,6 +168,7 @@ func (b *builder) Build(d *resources.Definition, custom bool, layers func(subres
 	for shown, upgrade := range upgrades {
 		shown.now.Store(&upgrade)
 	}
+	built = true
 	return r, nil
 }
 

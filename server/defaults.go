@@ -23,8 +23,8 @@ const (
 	lastDefaultsRetry  = 30 * time.Second
 )
 
-// defaultsPause is how long default objects that are lost are left alone: every cache is to find first that its etcd went back. So many
-// writes could bring an etcd that was emptied past the revision that a cache has seen, which would not find it then.
+// defaultsPause is how long default objects that are lost are left alone: every server is to find first that its etcd went back. So
+// many writes could bring an etcd that was emptied past all that another server has seen, which would not find it then.
 const defaultsPause = time.Second
 
 // defaults has default objects made again that were there and are not, or not as they were, though nobody was seen to delete

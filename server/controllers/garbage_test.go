@@ -119,34 +119,41 @@ func (r toldRows) Follow(ctx context.Context, h RowHandler) error {
 	return ctx.Err()
 }
 
+// newWidgets is a cluster with the namespace a, whose widgets the collector knows.
+func newWidgets(t *testing.T) *cluster {
+	t.Helper()
+	c := newCluster(t)
+	widgets := c.catalog.Resource("example.com", "widgets")
+	widgets.Kind, widgets.StorageVersion = "Widget", "v1"
+	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// widget returns one of the namespace a.
+func (c *cluster) widget(t *testing.T, name string) *document.Document {
+	t.Helper()
+	obj, err := c.widgets.Get(request.WithNamespace(t.Context(), "a"), name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
 // A dependent stays whose owner is there, whatever was seen of it: the storage may have been restored from an earlier state since,
 // and a row that cannot be read is in no listing.
 func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 	for _, seen := range []string{"gone", "waiting", "orphaning", "not listed"} {
 		t.Run(seen, func(t *testing.T) {
-			c := newCluster(t)
-			for _, r := range c.catalog {
-				if r.Name == "widgets" {
-					r.Kind, r.StorageVersion = "Widget", "v1"
-				}
-			}
-			if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
-				t.Fatal(err)
-			}
+			c := newWidgets(t)
 			ctx := request.WithNamespace(t.Context(), "a")
 			create := func(name string, owner types.UID, ownerName string) *document.Document {
 				c.create(t, c.widgets, "Widget", "a", `"name":"`+name+`","ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"kind":"Widget","name":"`+ownerName+`","uid":"`+string(owner)+`"}]`)
-				obj, err := c.widgets.Get(ctx, name, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return obj
+				return c.widget(t, name)
 			}
 			c.create(t, c.widgets, "Widget", "a", `"name":"root"`)
-			root, err := c.widgets.Get(ctx, "root", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			root := c.widget(t, "root")
 			owner := create("owner", rest.MetaOf(root).UID(), "root")
 			child := create("child", rest.MetaOf(owner).UID(), "owner")
 			orphan := create("orphan", "00000000-0000-4000-8000-000000000000", "none")
@@ -213,24 +220,9 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 // A dependent of an owner that waits for it is judged when the collector has been told that the owner waits, and with it of all that
 // was there: until then it may not know what depends on the dependent.
 func TestGarbageForegroundAhead(t *testing.T) {
-	c := newCluster(t)
-	for _, r := range c.catalog {
-		if r.Name == "widgets" {
-			r.Kind, r.StorageVersion = "Widget", "v1"
-		}
-	}
-	if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
-		t.Fatal(err)
-	}
+	c := newWidgets(t)
 	ctx := request.WithNamespace(t.Context(), "a")
-	get := func(name string) *document.Document {
-		t.Helper()
-		obj, err := c.widgets.Get(ctx, name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return obj
-	}
+	get := func(name string) *document.Document { return c.widget(t, name) }
 	create := func(name, owner string, uid types.UID, more string) *document.Document {
 		t.Helper()
 		c.create(t, c.widgets, "Widget", "a", `"name":"`+name+`",`+more+`"ownerReferences":[{"apiVersion":"example.com/v1","blockOwnerDeletion":true,"kind":"Widget","name":"`+owner+`","uid":"`+string(uid)+`"}]`)
@@ -299,27 +291,16 @@ func TestGarbageForegroundAhead(t *testing.T) {
 func TestGarbageOfUnseenDefinition(t *testing.T) {
 	for _, goes := range []string{"before", "while it is asked for", "later"} {
 		t.Run("the definition goes "+goes, func(t *testing.T) {
-			c := newCluster(t)
-			for _, r := range c.catalog {
-				if r.Name == "widgets" {
-					r.Kind, r.StorageVersion = "Widget", "v1"
-				}
-			}
+			c := newWidgets(t)
 			definition := answers{errors: map[string]error{}}
 			c.catalog = append(c.catalog, &rest.Resource{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "customresourcedefinitions",
 				Versions: []*rest.Version{{Name: "v1", Storage: &definition}}})
 			if goes != "before" {
 				definition.errors["gones.example.org"] = nil
 			}
-			if err := Bootstrap(t.Context(), c.namespaces, []string{"a"}); err != nil {
-				t.Fatal(err)
-			}
 			c.create(t, c.widgets, "Widget", "a", `"name":"child","ownerReferences":[{"apiVersion":"example.org/v1","kind":"Gone","name":"owner","uid":"o"}]`)
 			ctx, cancel := context.WithCancel(request.WithNamespace(t.Context(), "a"))
-			child, err := c.widgets.Get(ctx, "child", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			child := c.widget(t, "child")
 			w, err := c.widgets.Watch(ctx, &internalversion.ListOptions{ResourceVersion: rest.MetaOf(child).ResourceVersion()})
 			if err != nil {
 				t.Fatal(err)

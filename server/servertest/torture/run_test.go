@@ -209,7 +209,7 @@ func (p plan) execute(t *testing.T, duration time.Duration, seed uint64) figures
 			shown.faults = nil // what they have done is known when the stalled read, after the run
 		}
 		for until := time.Now().Add(max(moreTime*duration, patience)); len(shown.shortfalls(r.soFar(), r.effects(), duration)) > 0 && time.Now().Before(until) && ctx.Err() == nil; {
-			pause(ctx, 50*time.Millisecond)
+			pause(ctx, 500*time.Millisecond) // to look takes the machine's time too
 		}
 	})
 	if r.faults != nil {
