@@ -94,6 +94,32 @@ func (p *peer) next() http2.Frame {
 	return f
 }
 
+// data returns what the next DATA frame holds.
+func (p *peer) data() string {
+	p.t.Helper()
+	for {
+		if d, ok := p.next().(*http2.DataFrame); ok {
+			return string(d.Data())
+		}
+	}
+}
+
+// quiet sees that no DATA comes for a while.
+func (p *peer) quiet() {
+	p.t.Helper()
+	p.must(p.conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond)))
+	for {
+		f, err := p.framer.ReadFrame()
+		if err != nil {
+			break
+		}
+		if d, ok := f.(*http2.DataFrame); ok {
+			p.t.Fatalf("%q has come", d.Data())
+		}
+	}
+	p.must(p.conn.SetReadDeadline(time.Now().Add(30 * time.Second)))
+}
+
 // body returns the body of the only answer. give opens windows for what has come and is not the last.
 func (p *peer) body(give func(n uint32)) (got []byte) {
 	for {
