@@ -33,7 +33,7 @@ type defaults struct {
 	logger *slog.Logger
 	// restore makes those that are missing, and brings the others up to what they should have.
 	restore   func(ctx context.Context, objects defaultKeys) error
-	followers []*rest.Follower
+	followers map[schema.GroupResource]*rest.Follower
 	// found has something when there is something in lost.
 	found chan struct{}
 
@@ -52,7 +52,8 @@ type defaultKeys map[defaultKey]bool
 // newDefaults returns the keeper of objects. stored returns what stores a resource.
 func newDefaults(objects []defaultKey, stored func(group, resource string) any, logger *slog.Logger,
 	restore func(ctx context.Context, objects defaultKeys) error) (*defaults, error) {
-	d := &defaults{logger: logger, restore: restore, found: make(chan struct{}, 1), lost: defaultKeys{}}
+	d := &defaults{logger: logger, restore: restore, found: make(chan struct{}, 1), lost: defaultKeys{},
+		followers: map[schema.GroupResource]*rest.Follower{}}
 	byResource := map[schema.GroupResource]defaultKeys{}
 	for _, key := range objects {
 		if byResource[key.GroupResource] == nil {
@@ -69,7 +70,7 @@ func newDefaults(objects []defaultKey, stored func(group, resource string) any, 
 		for key := range keys {
 			handler.there[key] = defaultState{}
 		}
-		d.followers = append(d.followers, rest.NewFollower(gr.String(), watcher, handler, logger))
+		d.followers[gr] = rest.NewFollower(gr.String(), watcher, handler, logger)
 	}
 	return d, nil
 }
@@ -92,6 +93,16 @@ func (d *defaults) run(ctx context.Context) {
 		}
 		d.makeAgain(ctx)
 	}
+}
+
+// waitFollowing waits until all is seen that becomes of the objects from then on.
+func (d *defaults) waitFollowing(ctx context.Context) error {
+	for _, f := range d.followers {
+		if err := f.WaitSynced(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // pause reports false when ctx is done before the time is over.
@@ -207,14 +218,19 @@ func (h *defaultsHandler) Change(e rest.Event) {
 	}
 }
 
-// keepDefaults keeps the default roles, bindings and strategies until ctx is done.
-func (s *Server) keepDefaults(ctx context.Context) {
-	d, err := s.newDefaults()
-	if err != nil {
-		s.logger.ErrorContext(ctx, "default objects are not made again when they are lost", "error", err)
-		return
+// followDefaults has owned keep the default roles, bindings and strategies until ctx is done, and returns when it is seen what becomes
+// of them: who finds the server ready may delete one.
+func (s *Server) followDefaults(ctx context.Context, owned *sync.WaitGroup) error {
+	if s.defaults == nil {
+		d, err := s.newDefaults()
+		if err != nil {
+			s.logger.ErrorContext(ctx, "default objects are not made again when they are lost", "error", err)
+			return nil
+		}
+		s.defaults = d
+		owned.Go(func() { d.run(ctx) })
 	}
-	d.run(ctx)
+	return s.defaults.waitFollowing(ctx)
 }
 
 func (s *Server) newDefaults() (*defaults, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -61,4 +62,31 @@ func TestDefaultsAreLostAgain(t *testing.T) {
 			t.Errorf("made %q, want %q", made, want)
 		}
 	})
+}
+
+// Who finds a server ready may delete a default role at once: it is seen to go, and not held for lost.
+func TestDefaultsAreFollowedWhenReady(t *testing.T) {
+	s, err := New(t.Context(), Config{DataDir: t.TempDir(), UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var run sync.WaitGroup
+	defer run.Wait()
+	defer cancel()
+	run.Go(func() {
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	for end := time.Now().Add(time.Minute); s.Ready() != nil; runtime.Gosched() { // nothing comes between
+		if time.Now().After(end) {
+			t.Fatal(s.Ready())
+		}
+	}
+	now, over := context.WithCancel(t.Context())
+	over()
+	if err := s.defaults.waitFollowing(now); err != nil {
+		t.Error(err)
+	}
 }

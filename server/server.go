@@ -62,6 +62,7 @@ type Server struct {
 	lifecycle  *controllers.Namespaces
 	garbage    *controllers.Garbage
 	policies   *policy.Metrics
+	defaults   *defaults           // nil until the start has got to it
 	recorder   *recording.Recorder // nil: nothing is recorded
 	impact     *loader.Impact
 	registry   *prometheus.Registry
@@ -413,9 +414,8 @@ func (s *Server) Run(ctx context.Context) error {
 		owned.Go(func() { s.recorder.Run(background) })
 	}
 	owned.Go(func() {
-		s.start(background)
+		s.start(background, &owned)
 		owned.Go(func() { s.storages.count(background) })
-		owned.Go(func() { s.keepDefaults(background) })
 		s.garbage.Run(background) // not before all kinds are known
 	})
 	served := make(chan error, 1)
@@ -447,8 +447,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return errors.Join(failed, s.Close())
 }
 
-// start makes what a fresh server needs, and says when everything is in force.
-func (s *Server) start(ctx context.Context) {
+// start makes what a fresh server needs, and says when everything is in force. What keeps it so is added to owned.
+func (s *Server) start(ctx context.Context, owned *sync.WaitGroup) {
 	for _, step := range []struct {
 		name string
 		run  func(context.Context) error
@@ -457,6 +457,7 @@ func (s *Server) start(ctx context.Context) {
 		{"configuration", s.loader.WaitReady},
 		{"strategies", s.bootstrapStrategies},
 		{"access", s.access.ready},
+		{"defaults", func(ctx context.Context) error { return s.followDefaults(ctx, owned) }},
 	} {
 		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			err := step.run(ctx)
