@@ -199,8 +199,10 @@ func TestGarbageAsksBeforeItDeletes(t *testing.T) {
 			defer run.Wait()
 			defer cancel()
 			run.Go(func() { garbage.Run(running) })
+			waiting, stop := context.WithTimeout(ctx, time.Minute)
+			defer stop()
 			for {
-				events, err := w.Next(ctx)
+				events, err := w.Next(waiting)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -18,8 +18,12 @@ func TestLeftovers(t *testing.T) {
 	if err := Bootstrap(t.Context(), c.namespaces, names); err != nil {
 		t.Fatal(err)
 	}
+	var looks []time.Duration
+	for look := time.Second; look < time.Minute; look += time.Second {
+		looks = append(looks, look) // one of them comes after what comes late, however late that is
+	}
 	controller, err := NewNamespaces(NamespacesConfig{Namespaces: c.namespaces, Finalize: c.finalize, Status: c.status, Resync: time.Hour,
-		Looks: []time.Duration{time.Second}, Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }})
+		Looks: looks, Catalog: func(context.Context) (rest.Catalog, error) { return c.catalog, nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
