@@ -50,6 +50,9 @@ type paced struct {
 	ahead *ahead
 	kept  []kept
 	held  int64
+	// untold is of an answer that there is nothing up to a revision, which nobody has taken; nil: there is none. A stream that begins
+	// behind that revision would not say it again before there is another. Only the goroutine that reads the streams uses it.
+	untold *etcdserverpb.ResponseHeader
 	// out has answers about whole revisions. It is closed at the end.
 	out chan clientv3.WatchResponse
 	// err is why it is over, nil after a clean end. It is read after out is closed.
@@ -114,6 +117,7 @@ func (p *paced) run(ctx context.Context) error {
 			return ctx.Err()
 		case errors.Is(err, errParked):
 			p.giveKept(ctx)
+			p.tell(ctx)
 			for !p.reading.Load() && ctx.Err() == nil {
 				select {
 				case <-p.wake:
@@ -227,6 +231,9 @@ func (p *paced) answer(ctx context.Context, resp *etcdserverpb.WatchResponse, ev
 		if n == 0 && !resp.Canceled {
 			// Also where it is not taken: nothing is to be read again up to there, which may be compacted by then.
 			p.next = max(p.next, resp.Header.GetRevision()+1)
+			if errors.Is(err, errParked) {
+				p.untold = resp.Header
+			}
 		}
 		if err != nil || n == 0 {
 			return events, err
@@ -282,6 +289,18 @@ func (p *paced) offer(ctx context.Context, answer clientv3.WatchResponse) error 
 			return ctx.Err()
 		}
 	}
+}
+
+// tell offers what is untold until it is taken.
+func (p *paced) tell(ctx context.Context) {
+	if p.untold == nil {
+		return
+	}
+	select {
+	case p.out <- clientv3.WatchResponse{Header: p.untold}:
+	case <-ctx.Done():
+	}
+	p.untold = nil
 }
 
 // read is called by who begins to wait for an answer, and rest when it waits no more.

@@ -257,6 +257,10 @@ func TestPacedProgressNotTaken(t *testing.T) {
 			&etcdserverpb.WatchResponse{Header: at(10), Created: true},
 			&etcdserverpb.WatchResponse{Header: at(20), WatchId: clientv3.InvalidWatchID})
 		time.Sleep(2 * parkAfter)
+		// Who reads later is told: etcd would say it again only when there is another revision.
+		if answer := p.take(t, 0); !answer.IsProgressNotify() || answer.Header.Revision != 20 {
+			t.Errorf("%v came, want the progress", answer)
+		}
 		p.read()
 		second := <-etcd.streams
 		if from := (<-second.requests).GetCreateRequest().StartRevision; from != 21 {
