@@ -40,7 +40,7 @@ func waitFor(t *testing.T, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.After(20 * time.Second); !condition(); {
+	for deadline := time.After(time.Minute); !condition(); {
 		select {
 		case <-tick.C:
 		case <-deadline:

@@ -260,7 +260,7 @@ func TestDialTLSEndpoints(t *testing.T) {
 	client := dial(t, etcd3.DialConfig{Endpoints: []string{first.url, second.url},
 		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")})
 	store := newStore(t, etcd3.Config{Client: client, Prefix: storagetest.Root})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	opts := everything()
 	opts.ResourceVersion = "1"

@@ -8,3 +8,6 @@ const ParkAfter = parkAfter
 
 // AheadBytes is how much watches keep together that nobody reads.
 const AheadBytes = aheadBytes
+
+// HealthDownPause is the time between two looks at an etcd that is down.
+const HealthDownPause = downPause

@@ -186,13 +186,13 @@ func TestOutOfSpaceBlocked(t *testing.T) {
 	store := newStore(t, etcd3.Config{Client: client, Health: health})
 	o := storagetest.NewObject("a")
 	var reading sync.WaitGroup
+	t.Cleanup(reading.Wait)
 	reading.Go(func() {
 		if _, err := store.Get(t.Context(), o.Key(), storage.GetOptions{}); storage.CodeOf(err) != storage.ErrCodeUnreachable {
 			t.Errorf("a read: %v", err)
 		}
 	})
-	began := time.Now()
-	for down := false; !down && time.Since(began) < 5*time.Second; down = health.Down() != nil {
+	for end := time.Now().Add(time.Minute); health.Down() == nil && time.Now().Before(end); {
 		if _, err := store.Create(t.Context(), o.Key(), o.JSON(), 0); storage.CodeOf(err) != storage.ErrCodeNotReady && health.Down() == nil {
 			t.Fatalf("a write: %v", err)
 		}

@@ -25,7 +25,7 @@ func TestRefusedWrites(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := newSmall(t)
 			s.fillWithObjects()
-			clock, log := &lookClock{FakeClock: testclock.NewFakeClock(time.Unix(0, 0))}, &lockedBuffer{}
+			clock, log := newLookClock(), &lockedBuffer{}
 			config := etcd3.HealthConfig{Client: s.etcd.Client(), Clock: clock, Timeout: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}
 			if tc.embedded {
 				config.Embedded = s.etcd
@@ -83,9 +83,13 @@ type lookClock struct {
 	looks atomic.Int64 // that are waited for, or were
 }
 
+func newLookClock() *lookClock {
+	return &lookClock{FakeClock: testclock.NewFakeClock(time.Unix(0, 0))}
+}
+
 func (c *lookClock) NewTimer(d time.Duration) clock.Timer {
 	timer := c.FakeClock.NewTimer(d)
-	if d == etcd3.DefaultHealthInterval {
+	if d == etcd3.DefaultHealthInterval || d == etcd3.HealthDownPause {
 		c.looks.Add(1)
 	}
 	return timer

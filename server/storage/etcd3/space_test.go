@@ -42,13 +42,14 @@ type heldBuffer struct {
 	held chan struct{} // guarded by mu
 }
 
-// hold has who writes a line like this wait until goOn is called.
+// hold has who writes a line like this wait until goOn is called, which must be before the test ends: an etcd that waits here
+// does not close.
 func (b *heldBuffer) hold(line string) (goOn func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held := make(chan struct{})
 	b.line, b.held = line, held
-	return func() { close(held) }
+	return sync.OnceFunc(func() { close(held) })
 }
 
 func (b *heldBuffer) Write(p []byte) (int, error) {
@@ -302,6 +303,7 @@ func TestSpaceAtStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			goOn := s.log.hold("embedded etcd is being defragmented")
+			defer goOn()
 			s.start()
 			if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("%s is still there: %v", left, err)
@@ -588,6 +590,7 @@ func TestSpaceInVain(t *testing.T) {
 	_ = s.fill(func(i int) string { return fmt.Sprint("o", i%3) })
 	waitFor(t, s.clock.HasWaiters)
 	goOn := s.log.hold("embedded etcd is being defragmented")
+	defer goOn()
 	s.clock.Step(10 * time.Second)
 	waitFor(t, func() bool {
 		var full *etcd3.FullError

@@ -464,12 +464,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	silent := l.Addr().String() // accepts, by the kernel's backlog, and says nothing
 	defer l.Close()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	absent := closed.Addr().String()
-	closed.Close()
+	const absent = "127.0.0.1:1" // a port that nobody is given
 	for name, endpoint := range map[string]string{"silent": silent, "absent": absent} {
 		t.Run(name, func(t *testing.T) {
 			store := newStore(t, etcd3.Config{
@@ -556,15 +551,44 @@ func BenchmarkStore(b *testing.B) {
 	})
 }
 
+// boundKV notes until when the last request might take.
+type boundKV struct {
+	clientv3.KV
+	until time.Time
+}
+
+func (b *boundKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	b.until, _ = ctx.Deadline()
+	return b.KV.Get(ctx, key, opts...)
+}
+
+func (b *boundKV) Txn(ctx context.Context) clientv3.Txn {
+	b.until, _ = ctx.Deadline()
+	return b.KV.Txn(ctx)
+}
+
 // TestSlowUpdate: the bound is on what etcd does, not on what the caller computes, such as what admission says.
 func TestSlowUpdate(t *testing.T) {
-	const timeout = 500 * time.Millisecond
-	store := newStore(t, etcd3.Config{Client: etcd3test.New(t), RequestTimeout: timeout})
+	const timeout = 9 * time.Second // less than the bound of any request about one row
+	client := etcd3test.New(t)
+	kv := &boundKV{KV: client.KV}
+	client.KV = kv
+	store := newStore(t, etcd3.Config{Client: client, RequestTimeout: timeout})
 	row, err := store.Create(t.Context(), storagetest.NewObject("a").Key(), storagetest.NewObject("a").JSON(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := func() { <-time.After(timeout + timeout/5) }
+	var computed time.Time
+	slow := func() {
+		time.Sleep(time.Millisecond)
+		computed = time.Now()
+	}
+	want := func(what string) {
+		t.Helper()
+		if kv.until.Before(computed.Add(timeout)) {
+			t.Errorf("%s: %s are left for the write, want %s", what, kv.until.Sub(computed), timeout)
+		}
+	}
 	updated, err := store.GuaranteedUpdate(t.Context(), row.Key, storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) {
 		slow()
 		return storagetest.NewObject("a").With("slow", "yes").JSON(), 0, nil
@@ -572,8 +596,10 @@ func TestSlowUpdate(t *testing.T) {
 	if err != nil || updated.ResourceVersion <= row.ResourceVersion {
 		t.Errorf("update: %v, %v", updated.ResourceVersion, err)
 	}
+	want("update")
 	validate := func(context.Context, storage.Row) error { slow(); return nil }
 	if _, err := store.Delete(t.Context(), row.Key, storage.DeleteOptions{Validate: validate}); err != nil {
 		t.Errorf("delete: %v", err)
 	}
+	want("delete")
 }

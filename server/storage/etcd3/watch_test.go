@@ -117,7 +117,7 @@ func TestWatchGivenUpWithError(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer w.Stop()
-			again, done := context.WithTimeout(t.Context(), 10*time.Second)
+			again, done := context.WithTimeout(t.Context(), time.Minute)
 			defer done()
 			for _, ctx := range []context.Context{ctx, again} {
 				if events, err := w.Next(ctx); storage.CodeOf(err) != storage.ErrCodeCorruptObj {
@@ -147,7 +147,7 @@ func TestWatchInitialWithoutStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	tooLong := time.AfterFunc(10*time.Second, w.Stop)
+	tooLong := time.AfterFunc(time.Minute, w.Stop)
 	next := func() ([]storage.Event, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
