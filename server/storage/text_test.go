@@ -38,6 +38,9 @@ func ownedFields(seed string, n int) string {
 	return strings.TrimSuffix(b.String(), ",") + `}}`
 }
 
+// newRun returns what makes the pieces of a test others than those of the same test before, which the process may still know.
+func newRun() uint64 { return rand.Uint64() } //nolint:gosec // nothing is secret
+
 func TestCompact(t *testing.T) {
 	a, b, short := ownedFields("a", 300), ownedFields("b", 1000), ownedFields("s", 20)
 	tests := []struct {
@@ -131,8 +134,9 @@ func TestTextOfNothing(t *testing.T) {
 
 // TestCompactOnce shows that what does not come again is not shared.
 func TestCompactOnce(t *testing.T) {
+	run := newRun()
 	for i := range 100 {
-		if text := compact(managed("x", ownedFields(fmt.Sprint("once", i, "-"), 300))); text.shared != nil {
+		if text := compact(managed("x", ownedFields(fmt.Sprint("once", run, "-", i, "-"), 300))); text.shared != nil {
 			t.Fatal("a piece is shared that has come once")
 		}
 	}
@@ -140,8 +144,9 @@ func TestCompactOnce(t *testing.T) {
 
 // TestCompactByTurns shows that two pieces are shared which objects have by turns, though their hashes fall on one place.
 func TestCompactByTurns(t *testing.T) {
+	run := newRun()
 	at := func(i int) (fields string, place uint64) {
-		fields = ownedFields(fmt.Sprint("turns", i, "-"), 300)
+		fields = ownedFields(fmt.Sprint("turns", run, "-", i, "-"), 300)
 		entry := managed("x", fields)
 		start := strings.Index(entry, `{"apiVersion":"v1","fieldsType"`)
 		end := strings.Index(entry, `"time":`) + len(`"time":`)
