@@ -102,10 +102,11 @@ func TestRotation(t *testing.T) {
 	}
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	end := time.After(time.Minute)
 	for len(named("audit-*.log.gz")) < 2 || len(named("audit-*.log")) > 0 {
 		select {
 		case <-tick.C: // it is compressed beside the requests
-		case <-t.Context().Done():
+		case <-end:
 			t.Fatal("nothing is compressed")
 		}
 	}
@@ -190,6 +191,7 @@ func TestWebhook(t *testing.T) {
 // TestWaiting: while a service does not answer, the events that wait are bounded in number and in bytes.
 func TestWaiting(t *testing.T) {
 	held := make(chan struct{})
+	free := sync.OnceFunc(func() { close(held) })
 	var mu sync.Mutex
 	whole, cut := 0, 0
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -212,6 +214,7 @@ func TestWaiting(t *testing.T) {
 		}
 	}))
 	defer service.Close()
+	defer free()
 	kubeconfig := write(t, "webhook.yaml", webhookConfig(service.URL))
 	a := open(t, audit.Config{PolicyFile: policyFile(t, "- {level: RequestResponse, omitStages: [RequestReceived]}\n"), Webhook: audit.WebhookConfig{
 		ConfigFile: kubeconfig, Delivery: audit.Delivery{Batch: buffered.BatchConfig{BufferSize: 20, MaxBatchSize: 1}}}})
@@ -222,7 +225,7 @@ func TestWaiting(t *testing.T) {
 		event.Answer(ctx, [][]byte{big})
 		event.Complete(ctx, false)
 	}
-	close(held)
+	free()
 	if err := a.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
