@@ -397,7 +397,7 @@ func TestCancelled(t *testing.T) {
 	if _, err := p.Judge(ctx, review(t, `{}`)); !errors.Is(err, reason) {
 		t.Errorf("got %v", err)
 	}
-	if d := time.Since(start); d > 5*time.Second {
+	if d := time.Since(start); d > 30*time.Second { // all of it takes hours
 		t.Errorf("took %s", d)
 	}
 	if _, err := p.Judge(ctx, review(t, `{}`)); !errors.Is(err, reason) {

@@ -34,7 +34,7 @@ func TestYAMLBombs(t *testing.T) {
 			if err == nil {
 				t.Errorf("no error, %d bytes", len(out))
 			}
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > 20*time.Second {
 				t.Errorf("took %v", took)
 			}
 		})
