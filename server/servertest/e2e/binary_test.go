@@ -53,8 +53,27 @@ func TestMain(m *testing.M) {
 type process struct {
 	command    *exec.Cmd
 	kubeconfig string
-	log        *strings.Builder
-	ended      chan error
+	log        *processLog
+	ended      chan struct{} // closed when it has ended, with err
+	err        error
+}
+
+// processLog is what a process has written so far.
+type processLog struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *processLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *processLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 // serve starts the binary and waits until it says where it listens.
@@ -64,7 +83,7 @@ func serve(t *testing.T, dir string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{log: &strings.Builder{}, ended: make(chan error, 1)}
+	p := &process{log: &processLog{}, ended: make(chan struct{})}
 	p.command = exec.CommandContext(context.WithoutCancel(t.Context()), binary, append([]string{"serve", "--data-dir", dir, "--secure-port", "0"}, args...)...)
 	p.command.Stderr = p.log
 	stdout, err := p.command.StdoutPipe()
@@ -76,21 +95,26 @@ func serve(t *testing.T, dir string, args ...string) *process {
 	}
 	t.Cleanup(func() {
 		_ = p.command.Process.Kill() // gone already when the test went well
+		<-p.ended                    // nobody writes to its directory any more
 	})
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "export KUBECONFIG="); ok {
-			p.kubeconfig = name
-			break
-		}
-	}
+	said := make(chan string, 1)
 	go func() {
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			if name, ok := strings.CutPrefix(lines.Text(), "export KUBECONFIG="); ok {
+				said <- name
+				break
+			}
+		}
 		_, _ = io.Copy(io.Discard, stdout)
-		p.ended <- p.command.Wait()
+		p.err = p.command.Wait()
+		close(p.ended)
 	}()
-	if p.kubeconfig == "" {
-		<-p.ended
+	select {
+	case p.kubeconfig = <-said:
+	case <-p.ended:
 		t.Fatalf("weir serve ended: %s", p.log)
+	case <-time.After(patience):
+		t.Fatalf("weir serve does not say where it listens: %s", p.log)
 	}
 	return p
 }
@@ -134,10 +158,10 @@ func (p *process) config(t *testing.T) *rest.Config {
 func (p *process) wait(t *testing.T) int {
 	t.Helper()
 	select {
-	case err := <-p.ended:
+	case <-p.ended:
 		var exit *exec.ExitError
-		if err != nil && !errors.As(err, &exit) {
-			t.Fatal(err)
+		if p.err != nil && !errors.As(p.err, &exit) {
+			t.Fatal(p.err)
 		}
 		return p.command.ProcessState.ExitCode()
 	case <-time.After(patience):
@@ -162,12 +186,15 @@ func TestKill(t *testing.T) {
 	var mu sync.Mutex
 	acknowledged := map[string]string{} // guarded by mu; name to resourceVersion
 	plenty := make(chan struct{})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
 	for writer := range writers {
 		wg.Go(func() {
 			for i := 0; ; i++ {
 				name := fmt.Sprintf("w%d-%d", writer, i)
-				made, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+				made, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 				if err != nil {
 					return // the server is gone
 				}
@@ -181,7 +208,7 @@ func TestKill(t *testing.T) {
 	}
 	select {
 	case <-plenty:
-	case <-time.After(2 * patience):
+	case <-ctx.Done():
 		t.Fatal("writes are too slow")
 	}
 	if err := p.command.Process.Kill(); err != nil {
@@ -231,7 +258,9 @@ func TestTerminate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, config.Host+"/api/v1/configmaps?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/configmaps?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,13 +11,32 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
 )
+
+// drains is the configuration of a server that may take long to end, and soon how long it may take on a machine that has
+// much else to do.
+var drains = servertest.Options{Config: server.Config{ShutdownTimeout: 3 * time.Minute}}
+
+const soon = time.Minute
+
+// stop ends a server and sees that its clients do not hold it for the whole of its time.
+func stop(t *testing.T, env *servertest.Environment) {
+	t.Helper()
+	start := time.Now()
+	if err := env.Stop(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(start); took > soon {
+		t.Errorf("the server has ended after %s", took)
+	}
+}
 
 // TestShutdownWithClientsThatDoNotRead ends a server whose clients have asked for much and take nothing of it: lists and
 // watches, by HTTP/1.1, HTTP/2 and WebSocket. They do not hold it for the whole of its time.
 func TestShutdownWithClientsThatDoNotRead(t *testing.T) {
-	env := servertest.Start(t, servertest.Options{})
+	env := servertest.Start(t, drains)
 	filler := strings.Repeat("x", 900<<10)
 	for i := range 20 {
 		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large-%d"},"data":{"a":"%s"}}`, i, filler)
@@ -41,6 +60,9 @@ func TestShutdownWithClientsThatDoNotRead(t *testing.T) {
 		if _, err := fmt.Fprintf(conn, "GET %s%s HTTP/1.1\r\nHost: a\r\n%s\r\n", configMapsPath, path, headers); err != nil {
 			t.Fatal(err)
 		}
+		if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := io.CopyN(io.Discard, conn, 20<<10); err != nil { // it has begun
 			t.Fatal(err)
 		}
@@ -60,19 +82,13 @@ func TestShutdownWithClientsThatDoNotRead(t *testing.T) {
 			t.Errorf("HTTP/%d", resp.ProtoMajor)
 		}
 	}
-	start := time.Now()
-	if err := env.Stop(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took > 12*time.Second { // of 20, the default
-		t.Errorf("the server has ended after %s", took)
-	}
+	stop(t, env)
 }
 
 // TestShutdownWithClientsThatDoNotSend ends a server whose clients have sent a part of the body of a request and send no
 // more of it: of a write, of a read, of a watch, of a request that is refused.
 func TestShutdownWithClientsThatDoNotSend(t *testing.T) {
-	env := servertest.Start(t, servertest.Options{})
+	env := servertest.Start(t, drains)
 	trust, err := rest.TLSConfigFor(env.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +127,8 @@ func TestShutdownWithClientsThatDoNotSend(t *testing.T) {
 				_ = resp.Body.Close()
 			}
 		}()
-		if _, err := io.WriteString(client, "{    "); err != nil {
+		// Who is refused may have been before the body is asked for.
+		if _, err := io.WriteString(client, "{    "); err != nil && tc.trust != nobody {
 			t.Fatal(err)
 		}
 	}
@@ -120,11 +137,5 @@ func TestShutdownWithClientsThatDoNotSend(t *testing.T) {
 			t.Fatalf("%d %s", code, answer)
 		}
 	}
-	start := time.Now()
-	if err := env.Stop(); err != nil {
-		t.Error(err)
-	}
-	if took := time.Since(start); took > 12*time.Second { // of 20, the default
-		t.Errorf("the server has ended after %s", took)
-	}
+	stop(t, env)
 }

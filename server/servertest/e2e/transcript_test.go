@@ -76,7 +76,7 @@ var normal = []struct {
 	{regexp.MustCompile(`\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "TIME"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [+-]\d{4}`), "TIME"},
 	{regexp.MustCompile(`(resourceVersion\\?"?:\s*\\?")\d+`), "${1}RV"},
-	{regexp.MustCompile(`(\S\s+)(\d+m)?\d+s(\s|$)`), "${1}AGE$3"},
+	{regexp.MustCompile(`(\S\s+)(\d+m\d+s|\d+[ms])(\s|$)`), "${1}AGE$3"}, // 2m is 2m0s
 	{regexp.MustCompile(`/\S*/(LIVE|MERGED)-\d+/`), "$1/"},
 	{regexp.MustCompile(`(Resource Version:\s+)\d+`), "${1}RV"},
 	{regexp.MustCompile(`X509SHA256=[0-9a-f]{64}`), "X509SHA256=DIGEST"},
