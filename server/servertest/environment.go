@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,10 +17,15 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"weir.dev/weir/server"
+	"weir.dev/weir/server/servertest/tools"
 )
 
-// readyTimeout bounds the wait for a server that starts.
-const readyTimeout = 60 * time.Second
+const (
+	// readyTimeout bounds the wait for a server that starts.
+	readyTimeout = 60 * time.Second
+	// portTries is how many ports are tried.
+	portTries = 5
+)
 
 // Options of an Environment. The zero value is an empty server on a temporary directory.
 type Options struct {
@@ -89,10 +93,27 @@ func New(ctx context.Context, options Options) (*Environment, error) {
 		e.config.UnsafeNoFsync = true
 	}
 	e.watchCaches()
-	if err := e.start(ctx); err != nil {
+	if err := e.startFirst(ctx); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
+}
+
+// startFirst starts a server where none has been. It takes another free port where somebody else has the first by then.
+func (e *Environment) startFirst(ctx context.Context) error {
+	if e.config.SecurePort != 0 {
+		return e.start(ctx)
+	}
+	for tries := 1; ; tries++ {
+		port, err := tools.FreePort() // nobody takes it while the server is stopped
+		if err != nil {
+			return fmt.Errorf("servertest: %w", err)
+		}
+		e.config.SecurePort = port
+		if err = e.start(ctx); tries == portTries || !errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+	}
 }
 
 // start opens a server, runs it and waits for it.
@@ -130,14 +151,8 @@ func (e *Environment) openClient(s *server.Server) error {
 	if err != nil {
 		return fmt.Errorf("servertest: client: %w", err)
 	}
-	u, err := url.Parse(s.URL())
-	if err != nil {
-		return fmt.Errorf("servertest: %w", err)
-	}
-	// A restart takes the same port, so that clients find the server again.
-	e.config.SecurePort, err = strconv.Atoi(u.Port())
 	e.rest, e.client = config, client
-	return err
+	return nil
 }
 
 func (e *Environment) waitReady(ctx context.Context, s *server.Server, stopped chan error) error {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Typed is a kubectl command of a README and what must come of it.
@@ -23,6 +24,9 @@ type Typed struct {
 	// Until repeats it until it says so, for what the server does by itself.
 	Until bool
 }
+
+// untilTimeout bounds how long a command is repeated.
+const untilTimeout = 2 * time.Minute
 
 // TypeReadme types the kubectl commands of ./README.md against the environment and sees what they say. It fails when the
 // README has others.
@@ -48,7 +52,7 @@ func TypeReadme(t *testing.T, env *Environment, commands []Typed) {
 				t.Errorf("the README does not have this command")
 			}
 			out, err := run(c.Args)
-			for c.Until && !says(out, c.Says) && t.Context().Err() == nil {
+			for ends := time.Now().Add(untilTimeout); c.Until && !says(out, c.Says) && time.Now().Before(ends); {
 				out, err = run(c.Args)
 			}
 			if c.Writes != "" {

@@ -1,4 +1,4 @@
-// Package tools builds what a server is tried with from its modules.
+// Package tools builds what a server is tried with from its modules, and finds ports for it.
 package tools
 
 import (
