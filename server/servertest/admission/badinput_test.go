@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,28 +22,28 @@ func others(t *testing.T, c client) {
 	if a := c.do(t, http.MethodPost, secrets, object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "other"}}); a.code != http.StatusCreated {
 		t.Fatal(a)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	var done atomic.Bool
 	var took []time.Duration
 	var group sync.WaitGroup
 	group.Go(func() {
-		for n := 0; ctx.Err() == nil; n++ {
+		for n := 0; n == 0 || !done.Load(); n++ { // one at least, as it may begin late
 			start := time.Now()
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
 			a, err := c.try(ctx, http.MethodPatch, secrets+"/other", "application/merge-patch+json", object{"metadata": object{"labels": object{"n": fmt.Sprint(n)}}})
-			if ctx.Err() != nil {
-				return
-			}
+			cancel()
 			if err != nil || a.code != http.StatusOK {
 				t.Errorf("another request: %v %v", a, err)
+				return
 			}
 			took = append(took, time.Since(start))
 		}
 	})
 	t.Cleanup(func() {
-		stop()
+		done.Store(true)
 		group.Wait()
 		slices.Sort(took)
 		if len(took) == 0 {
-			t.Fatal("no other request was made meanwhile")
+			return // which has been said
 		}
 		t.Logf("%d other requests: median %v, 99 %% within %v, the longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 		if median := took[len(took)/2]; median > time.Second {

@@ -103,7 +103,9 @@ func (c client) do(t testing.TB, method, path string, body any) *answer {
 	if method == http.MethodPatch {
 		contentType = "application/merge-patch+json"
 	}
-	a, err := c.try(t.Context(), method, path, contentType, body)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	a, err := c.try(ctx, method, path, contentType, body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -101,6 +101,8 @@ func TestHammer(t *testing.T) {
 	var done atomic.Bool
 	var group sync.WaitGroup
 	var writes atomic.Int64
+	defer group.Wait()
+	defer done.Store(true)
 	for w := range writers {
 		name := fmt.Sprint("of-", w)
 		if a := c.do(t, http.MethodPost, configMaps, configMap(name, "mine")); a.code != http.StatusCreated {
@@ -125,8 +127,6 @@ func TestHammer(t *testing.T) {
 			}
 		})
 	}
-	defer group.Wait()
-	defer done.Store(true)
 	n := 1
 	for ; n <= *rounds && !t.Failed(); n++ {
 		c.put(t, validatingPolicies, versioned("cel-3", n))
