@@ -412,6 +412,30 @@ func TestQuietTopicRaces(t *testing.T) {
 	}
 }
 
+// TestQuietTopicOvertaken: a watcher that is overtaken by its ring while it looks goes on where nothing of that is for it.
+func TestQuietTopicOvertaken(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "quiet", "x", "", "")
+	c := started(t, store, func(config *Config) { config.RingSize = 8 })
+	w := mustWatch(t, c, testPrefix+"quiet/", selecting(t, rvString(c.Progress()), "", "")).(*watcher)
+	var last storage.Row
+	for i := range 20 {
+		last = putPod(t, c, "busy", fmt.Sprint(i), "", "")
+	}
+	if err := c.WaitUntil(t.Context(), last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	for c.hub.announced.Load() != c.ring.tail.Load() { // what follows WaitUntil
+		runtime.Gosched()
+	}
+	// It has looked whether it may skip something before they came.
+	if w.collect(ownBatch); w.err != nil || w.batch != nil {
+		t.Fatalf("%v, %v", w.batch, w.err)
+	}
+	putPod(t, c, "quiet", "y", "", "")
+	wantEvents(t, w, "ADDED quiet/y@23")
+}
+
 // TestManyLabels: labels and fields are found however many an object has.
 func TestManyLabels(t *testing.T) {
 	for _, n := range []int{0, 1, manyPairs - 1, manyPairs, 1000} {

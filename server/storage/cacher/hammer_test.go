@@ -145,7 +145,9 @@ func hammer(t *testing.T, raw storage.Interface, dying bool) {
 						pauseFor(ctx, time.Duration(rand.IntN(1000))*time.Microsecond)
 					}
 					if left {
-						w = mustWatch(t, c, v.key, opts)
+						if w, err = c.Watch(ctx, v.key, opts); err != nil {
+							break
+						}
 					}
 				}
 			}

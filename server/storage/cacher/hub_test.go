@@ -24,7 +24,7 @@ func TestManyNames(t *testing.T) {
 	}
 	want := []string{"ADDED a/x@3", "DELETED a/x@4"}
 	got := make(chan []string)
-	go func() { got <- take(t, w, len(want)) }()
+	go func() { got <- takeBeside(t, w, len(want)) }()
 	putPod(t, c, "a", "x", "n1", "one")
 	putPod(t, c, "a", "x", "n1", "two")
 	removePod(t, c, "a", "x")

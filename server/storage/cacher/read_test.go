@@ -65,7 +65,9 @@ func mustList(t testing.TB, c storage.Interface, key string, opts storage.ListOp
 	return list
 }
 
-func TestListsAndPages(t *testing.T) {
+func TestListsAndPages(t *testing.T) { synctest.Test(t, testListsAndPages) }
+
+func testListsAndPages(t *testing.T) {
 	store := newFake()
 	for i := range 10 {
 		putPod(t, store, "a", fmt.Sprint(i), "n"+fmt.Sprint(i%2), "") // 2…11
@@ -125,7 +127,9 @@ func TestListsAndPages(t *testing.T) {
 }
 
 // TestExactLists compares exact reads, rebuilt from the ring, with a replay of all events.
-func TestExactLists(t *testing.T) {
+func TestExactLists(t *testing.T) { synctest.Test(t, testExactLists) }
+
+func testExactLists(t *testing.T) {
 	store := newFake()
 	c := started(t, store, nil)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -164,7 +168,10 @@ func TestExactLists(t *testing.T) {
 	}
 }
 
-func TestGetFreshness(t *testing.T) {
+// A Get waits for the cache for no more than getWait, which is little on a machine that is busy.
+func TestGetFreshness(t *testing.T) { synctest.Test(t, testGetFreshness) }
+
+func testGetFreshness(t *testing.T) {
 	store := newFake()
 	old := putPod(t, store, "a", "x", "n1", "")
 	reg := prometheus.NewRegistry()
@@ -227,7 +234,9 @@ func TestGetFreshness(t *testing.T) {
 	}
 }
 
-func TestOwnWrites(t *testing.T) {
+func TestOwnWrites(t *testing.T) { synctest.Test(t, testOwnWrites) }
+
+func testOwnWrites(t *testing.T) {
 	store := newFake()
 	old := putPod(t, store, "a", "x", "n1", "")
 	c := started(t, store, nil)

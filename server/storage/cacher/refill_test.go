@@ -230,7 +230,7 @@ func TestPast(t *testing.T) {
 	store.skip(1)
 	quiet := mustWatch(t, c, testPrefix+"none/", selecting(t, "2", "", ""))
 	got := make(chan []string)
-	go func() { got <- take(t, quiet, 1) }()
+	go func() { got <- takeBeside(t, quiet, 1) }()
 	for !quiet.(*watcher).topic.armed() {
 		runtime.Gosched()
 	}

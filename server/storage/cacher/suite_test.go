@@ -23,7 +23,7 @@ func newCacher(t testing.TB) (*cacher.Cacher, storagetest.Compaction) {
 		Resource: schema.GroupResource{Resource: "configmaps"},
 		GetAttrs: storagetest.Attrs,
 		// The suite asks for the future now and then.
-		FreshTimeout: 2 * time.Second,
+		FreshTimeout: 5 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

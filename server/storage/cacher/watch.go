@@ -407,7 +407,10 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 	r, size := &w.cacher.ring, 0
 	for tail := r.tail.Load(); w.next < tail; {
 		e := r.get(w.next)
-		if e == nil {
+		if before := w.next; e == nil {
+			if w.skip(); w.next > before {
+				continue // what it has been overtaken by is not for it
+			}
 			// The storage may have what the ring has not: the next watch, from what this one has brought, looks.
 			w.cacher.metrics.terminated.Inc()
 			w.err = io.EOF
