@@ -16,7 +16,7 @@ import (
 )
 
 // patience is how long a step may take before the test fails.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Compaction drops the history up to and including rev, and returns when the storage
 // under test answers accordingly.

@@ -274,10 +274,11 @@ func RunTestWatchStop(ctx context.Context, t *testing.T, store storage.Interface
 	waiting := watch(ctx, t, store, Prefix, opts)
 	var group sync.WaitGroup
 	group.Go(func() {
-		if row := Create(ctx, t, store, NewObject("a")); row.Value.IsZero() {
-			t.Error("no row")
+		defer waiting.w.Stop()
+		a := NewObject("a")
+		if row, err := store.Create(ctx, a.Key(), a.JSON(), 0); err != nil || row.Value.IsZero() {
+			t.Errorf("create: %v, %v", row, err)
 		}
-		waiting.w.Stop()
 	})
 	waiting.wantEnd(ctx, t)
 	group.Wait()
