@@ -43,8 +43,13 @@ func TestHammer(t *testing.T) {
 	goroutines := runtime.NumGoroutine() // after the first use of the cache, which starts then
 
 	watching, stop := context.WithCancel(t.Context())
-	defer stop()
 	var watchers, writers sync.WaitGroup
+	defer func() { // also where the test ends early
+		h.done.Store(true)
+		writers.Wait()
+		stop()
+		watchers.Wait()
+	}()
 	for i := range hammerWatchers {
 		h.seen[i].moved = make(chan struct{}, 1)
 		body := h.watch(watching, t, list.GetResourceVersion())

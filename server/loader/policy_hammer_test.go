@@ -96,6 +96,8 @@ func TestPolicyHammer(t *testing.T) {
 	var done atomic.Bool
 	var writers sync.WaitGroup
 	var writes atomic.Int64
+	defer writers.Wait() // also where the test ends early
+	defer done.Store(true)
 	for range hammerWriters {
 		writers.Go(func() {
 			for !done.Load() {

@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -14,19 +13,24 @@ import (
 
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/storage/etcd3"
 )
 
 // Contract 3 of what is not a Module: an Event tells of what is refused, and what was in force stays. A server refuses a write
 // that does not compile, so such an object is one that another server has written, of another version.
 func TestRefusalIsTold(t *testing.T) {
-	etcd := freeAddress(t)
-	env := servertest.Start(t, servertest.Options{Config: server.Config{EmbeddedEtcdListen: etcd}})
-	f := &fixture{env, connect(t, env)}
-	rows, err := clientv3.New(clientv3.Config{Endpoints: []string{etcd}})
+	etcd, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, ListenClient: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = rows.Close() }()
+	t.Cleanup(func() {
+		if err := etcd.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	rows := etcd.Client()
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{"http://" + etcd.Addr().String()}}})
+	f := &fixture{env, connect(t, env)}
 
 	const admissionV1 = "admissionregistration.k8s.io/v1"
 	named := func(apiVersion, kind string, more map[string]any) *unstructured.Unstructured {
@@ -128,15 +132,4 @@ func rewrite(t *testing.T, rows *clientv3.Client, resource, name, text, by strin
 		}
 		written = done.Succeeded
 	}
-}
-
-// freeAddress is one of loopback at which nobody listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }

@@ -76,6 +76,14 @@ func (p *place) close(t testing.TB) {
 	}
 }
 
+// leave closes it when all requests are answered: who asks from then on is refused the connection.
+func (p *place) leave(t testing.TB) {
+	t.Helper()
+	if err := p.server.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 func newRegistry() http.Handler { return registry.New(registry.Logger(log.New(io.Discard, "", 0))) }
 
 // push writes a module to a registry by plain http.
@@ -149,7 +157,7 @@ func TestImageSource(t *testing.T) {
 	push(t, ref, stamp("v003"))
 	f.inForce(t, "stamp", stamp("v003"))
 	// A registry that is away is told of, and changes nothing.
-	r.close(t)
+	r.leave(t)
 	if c := f.is(t, "stamp", "Fetched", "SourceAway"); !strings.Contains(c.Message, "connection refused") {
 		t.Errorf("Fetched is %+v", c)
 	}
