@@ -87,7 +87,9 @@ func startManager(t *testing.T, config *rest.Config) (c client.Client, stop func
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
-	if !m.GetCache().WaitForCacheSync(ctx) {
+	filled, done := context.WithTimeout(ctx, patience)
+	defer done()
+	if !m.GetCache().WaitForCacheSync(filled) {
 		t.Fatal("the cache does not fill")
 	}
 	return m.GetClient(), func() {
