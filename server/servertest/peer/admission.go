@@ -173,10 +173,10 @@ func guest(name string) func(context.Context, *bench) (func(context.Context) err
 
 // admits waits until creations are not refused, as they are while a module is not ready.
 func (b *bench) admits(ctx context.Context) error {
-	for {
+	for deadline := time.Now().Add(time.Minute); ; {
 		err := b.do(ctx, 0, http.MethodPost, widgets+"?dryRun=All", typeJSON, widget("admitted", 0, 0), nil)
 		var status *statusError
-		if !errors.As(err, &status) || !strings.Contains(status.text, "denied") {
+		if !errors.As(err, &status) || !strings.Contains(status.text, "denied") || time.Now().After(deadline) {
 			return err
 		}
 		if err := pause(ctx, 10*time.Millisecond); err != nil {

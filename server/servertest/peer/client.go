@@ -105,10 +105,10 @@ func (c *client) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
+	for deadline := time.Now().Add(time.Minute); ; {
 		err := c.do(ctx, 0, http.MethodPost, widgets, typeJSON, widget("first", 0, 0), nil)
 		var status *statusError
-		if !errors.As(err, &status) || status.code != http.StatusNotFound {
+		if !errors.As(err, &status) || status.code != http.StatusNotFound || time.Now().After(deadline) {
 			return err
 		}
 		select {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"weir.dev/weir/server/servertest/tools"
 )
 
 // binaries of what is run.
@@ -49,7 +51,7 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 			return nil, err
 		}
 	}
-	ports, err := freePorts(1)
+	port, err := tools.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +59,7 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 	if err := os.WriteFile(tokens, []byte(token+",admin,admin,\"system:masters\"\n"), 0o600); err != nil {
 		return nil, err
 	}
-	s.url = "https://127.0.0.1:" + ports[0]
+	s.url = fmt.Sprintf("https://127.0.0.1:%d", port)
 	pki, err := newPKI(dir)
 	if err != nil {
 		return nil, err
@@ -84,7 +86,7 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 			return nil, err
 		}
 	}
-	args = append(args, "--secure-port", ports[0], "--token-auth-file", tokens, "--tls-cert-file", pki.cert, "--tls-private-key-file", pki.key)
+	args = append(args, "--secure-port", strconv.Itoa(port), "--token-auth-file", tokens, "--tls-cert-file", pki.cert, "--tls-private-key-file", pki.key)
 	begin := time.Now()
 	if err := s.exec(ctx, dir, name, binary, args...); err != nil {
 		return nil, err
@@ -98,11 +100,15 @@ func start(ctx context.Context, name string, b binaries, dir string) (_ *running
 
 // startEtcd starts an etcd that does not wait for the disk and returns its address when it answers.
 func (s *running) startEtcd(ctx context.Context, dir, binary string) (string, error) {
-	ports, err := freePorts(2)
+	clients, err := freeAddress()
 	if err != nil {
 		return "", err
 	}
-	clients, peers := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	peers, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	clients, peers = "http://"+clients, "http://"+peers
 	if err := s.exec(ctx, dir, "etcd", binary, "--name", "p", "--data-dir", filepath.Join(dir, "etcd"), "--unsafe-no-fsync", "--log-level", "warn",
 		"--listen-client-urls", clients, "--advertise-client-urls", clients, "--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers,
 		"--initial-cluster", "p="+peers, "--quota-backend-bytes", strconv.Itoa(8<<30)); err != nil {
@@ -166,17 +172,10 @@ func waitFor(ctx context.Context, client *http.Client, url, token string) (time.
 	}
 }
 
-func freePorts(n int) ([]string, error) {
-	var ports []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = l.Close() }() // so that no port is found twice
-		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
-	}
-	return ports, nil
+// freeAddress is one of loopback on which nobody listens.
+func freeAddress() (string, error) {
+	port, err := tools.FreePort()
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
 }
 
 // process is one whose use of the machine is read from /proc; 0 is none.
