@@ -118,7 +118,7 @@ func (f *fixture) wantUnreadable(gr schema.GroupResource, stored []byte, key val
 // await waits until something holds.
 func (f *fixture) await(what string, holds func() bool) {
 	f.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(time.Minute)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !holds() {
@@ -147,7 +147,7 @@ func TestProviders(t *testing.T) {
 		{"aesgcm", Keys("aesgcm", "a"), "k8s:enc:aesgcm:v1:a:", true, true, `aesgcm key "a"`},
 		{"aescbc", Keys("aescbc", "a"), "k8s:enc:aescbc:v1:a:", false, false, ""},
 		{"secretbox", Keys("secretbox", "a"), "k8s:enc:secretbox:v1:a:", true, false, ""},
-		{"kms", plugin.Provider("p"), "k8s:enc:kms:v2:p:", true, true, `kms provider "p"`},
+		{"kms", plugin.Patient("p"), "k8s:enc:kms:v2:p:", true, true, `kms provider "p"`},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 func FuzzTransformFromStorage(f *testing.F) {
 	plugin := NewPlugin(f)
 	file := filepath.Join(f.TempDir(), "f")
-	providers := []string{Keys("aescbc", "a"), Keys("aesgcm", "a"), Keys("secretbox", "a"), plugin.Provider("fuzz")}
+	providers := []string{Keys("aescbc", "a"), Keys("aesgcm", "a"), Keys("secretbox", "a"), plugin.Patient("fuzz")}
 	for i := range providers {
 		Write(f, file, Config(Entry("secrets", providers[i], Identity)))
 		e, err := encryption.Open(f.Context(), encryption.Config{File: file})

@@ -148,7 +148,7 @@ func TestReloadWaitsForPlugin(t *testing.T) {
 	f := open(t, Config(Entry("secrets", Identity)), quick)
 	plugin := NewPlugin(t)
 	plugin.SetHealthz("sealed")
-	Write(t, f.file, Config(Entry("secrets", plugin.Provider("p"), Identity)))
+	Write(t, f.file, Config(Entry("secrets", plugin.Patient("p"), Identity)))
 	f.await("the attempt", func() bool { return strings.Contains(f.log.String(), "plugin says") })
 	if stored := f.write(secrets, plain, key); string(stored) != string(plain) {
 		t.Errorf("stored %.30q with a plugin that is unwell", stored)
@@ -162,10 +162,10 @@ func TestReloadWaitsForPlugin(t *testing.T) {
 func TestHammer(t *testing.T) {
 	plugin := NewPlugin(t)
 	contents := []string{
-		Config(Entry("secrets", Keys("secretbox", "a", "b"), Keys("aesgcm", "c"), plugin.Provider("p"), Identity)),
-		Config(Entry("secrets", plugin.Provider("p"), Keys("secretbox", "b", "a"), Keys("aesgcm", "c"), Identity)),
-		Config(Entry("*.*", Keys("aesgcm", "c"), Keys("secretbox", "b", "a"), plugin.Provider("p"), Identity)),
-		Config(Entry("*.", Identity, Keys("aesgcm", "c"), Keys("secretbox", "b", "a"), plugin.Provider("p"))),
+		Config(Entry("secrets", Keys("secretbox", "a", "b"), Keys("aesgcm", "c"), plugin.Patient("p"), Identity)),
+		Config(Entry("secrets", plugin.Patient("p"), Keys("secretbox", "b", "a"), Keys("aesgcm", "c"), Identity)),
+		Config(Entry("*.*", Keys("aesgcm", "c"), Keys("secretbox", "b", "a"), plugin.Patient("p"), Identity)),
+		Config(Entry("*.", Identity, Keys("aesgcm", "c"), Keys("secretbox", "b", "a"), plugin.Patient("p"))),
 	}
 	f := open(t, contents[0], quick)
 	done := make(chan struct{})
@@ -192,12 +192,15 @@ func TestHammer(t *testing.T) {
 			}
 		})
 	}
+	stop := sync.OnceFunc(func() { close(done) })
+	t.Cleanup(workers.Wait)
+	defer stop()
 	for i := range 20 {
 		before := counter(t, f.registry, reloads, "status=success")
 		Write(t, f.file, contents[(i+1)%len(contents)])
 		f.await("reload", func() bool { return counter(t, f.registry, reloads, "status=success") > before })
 	}
-	close(done)
+	stop()
 	workers.Wait()
 	if err := f.CheckConfig(t.Context()); err != nil {
 		t.Error(err)
@@ -208,7 +211,7 @@ func TestHammer(t *testing.T) {
 func TestClosed(t *testing.T) {
 	plugin := NewPlugin(t)
 	file := filepath.Join(t.TempDir(), "f")
-	Write(t, file, Config(Entry("secrets", plugin.Provider("p"))))
+	Write(t, file, Config(Entry("secrets", plugin.Patient("p"))))
 	e, err := encryption.Open(t.Context(), encryption.Config{File: file})
 	if err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ func TestUpstream(t *testing.T) {
 	plugin := NewPlugin(t)
 	tests := []struct{ name, content string }{
 		{"each provider", Config(Entry("secrets", Keys("aesgcm", "a")), Entry("configmaps", Keys("aescbc", "a")),
-			Entry("pods", Keys("secretbox", "a")), Entry("widgets.example.com", plugin.Provider("upstream1")))},
+			Entry("pods", Keys("secretbox", "a")), Entry("widgets.example.com", plugin.Patient("upstream1")))},
 		{"order", Config(Entry("secrets", Keys("aesgcm", "b", "a"), Keys("secretbox", "a"), Identity), Entry("configmaps", Keys("aesgcm", "a")),
 			Entry("pods", Keys("secretbox", "a")), Entry("widgets.example.com", Identity, Keys("aesgcm", "b", "a")))},
 		{"wildcards", Config(Entry("secrets,deployments.apps", Keys("aesgcm", "a")), Entry("*.apps", Keys("aesgcm", "b")),

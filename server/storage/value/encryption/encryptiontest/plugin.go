@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -281,7 +282,13 @@ func (p *Plugin) Decrypt(ctx context.Context, request *kmsapi.DecryptRequest) (*
 	return &kmsapi.DecryptResponse{Plaintext: plain}, nil
 }
 
-// Provider is the plugin as a provider of a configuration.
-func (p *Plugin) Provider(name string) string {
-	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: %q, timeout: 1s}", name, p.Endpoint())
+// Provider is the plugin as a provider of a configuration, which waits for it for a second.
+func (p *Plugin) Provider(name string) string { return p.ProviderWithin(name, time.Second) }
+
+// Patient is Provider for a plugin that answers, however busy the machine is.
+func (p *Plugin) Patient(name string) string { return p.ProviderWithin(name, time.Minute) }
+
+// ProviderWithin is Provider for one that is waited for so long. A plugin that is stopped is waited for too.
+func (p *Plugin) ProviderWithin(name string, timeout time.Duration) string {
+	return fmt.Sprintf("kms: {apiVersion: v2, name: %s, endpoint: %q, timeout: %s}", name, p.Endpoint(), timeout)
 }
