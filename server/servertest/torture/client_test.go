@@ -126,6 +126,22 @@ func (c *client) ask(ctx context.Context, method, path, body string) (code int, 
 	return resp.StatusCode, answer, nil
 }
 
+// text reads an answer that is no object.
+func (c *client) text(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	resp, err := c.open(ctx, http.MethodGet, path, "")
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %d", path, resp.StatusCode)
+	}
+	return string(data), err
+}
+
 // pause waits, or until ctx is done.
 func pause(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)

@@ -5,16 +5,15 @@ package torture_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"weir.dev/weir/server/storage/value"
@@ -27,8 +26,6 @@ type ciphers struct {
 	file string
 	of   value.Transformer
 	turn int
-	// reload is how long after a change of the file rows may be written as before.
-	reload time.Duration
 
 	mu   sync.Mutex
 	rows []row // that were read since forget; guarded by mu
@@ -63,10 +60,7 @@ func cipherPrefix(i int) string {
 // newCiphers writes the configuration that the servers begin with.
 func newCiphers(t *testing.T, of *resource) *ciphers {
 	dir := t.TempDir()
-	c := &ciphers{file: filepath.Join(dir, "encryption.yaml"), reload: reloadTime}
-	if !notifies(t.TempDir()) {
-		c.reload += pollTime
-	}
+	c := &ciphers{file: filepath.Join(dir, "encryption.yaml")}
 	encryptiontest.Write(t, c.file, cipherFile(0, of.plural))
 	all := filepath.Join(dir, "all.yaml")
 	encryptiontest.Write(t, all, cipherFile(0, of.plural))
@@ -79,25 +73,24 @@ func newCiphers(t *testing.T, of *resource) *ciphers {
 	return c
 }
 
-// reloadTime is how long a server takes to read a file that it is notified of, pollTime how long until it looks itself.
-const reloadTime, pollTime = 1500 * time.Millisecond, 10 * time.Second
-
-// notifies reports whether changes in a directory are told of.
-func notifies(dir string) bool {
-	notifier, err := fsnotify.NewWatcher()
-	if err != nil {
-		return false
+// readConfig waits until all servers say that a configuration is in force.
+func (r *run) readConfig(ctx context.Context, content string) error {
+	line := fmt.Sprintf("apiserver_encryption_config_controller_last_config_info{hash=\"sha256:%x\"} 1\n", sha256.Sum256([]byte(content)))
+	for _, s := range r.servers {
+		c := newClient([]endpoint{s.endpoint(true)}, 0)
+		err := eventually(ctx, 20*time.Millisecond, func(ctx context.Context) error {
+			metrics, err := c.text(ctx, "/metrics")
+			if err == nil && !strings.Contains(metrics, line) {
+				err = fmt.Errorf("the metrics of %s have no %s", s.name, line)
+			}
+			return err
+		})
+		c.close()
+		if err != nil {
+			return err
+		}
 	}
-	defer notifier.Close()
-	if notifier.Add(dir) != nil || os.WriteFile(filepath.Join(dir, "f"), nil, 0o600) != nil {
-		return false
-	}
-	select {
-	case <-notifier.Events:
-		return true
-	case <-time.After(5 * time.Second):
-		return false
-	}
+	return nil
 }
 
 // decode decrypts a row. One that is not encrypted is an error.
@@ -159,8 +152,8 @@ func rotateKeys(short context.Context, r *run) {
 		}
 		c.forget()
 		c.turn++
-		want := cipherPrefix(c.turn)
-		encryptiontest.Write(r.t, c.file, cipherFile(c.turn, r.resource.plural))
+		want, content := cipherPrefix(c.turn), cipherFile(c.turn, r.resource.plural)
+		encryptiontest.Write(r.t, c.file, content)
 		r.fault("rows are written with %s", want)
 		if r.random.IntN(3) == 0 {
 			s := r.servers[r.random.IntN(len(r.servers))]
@@ -169,21 +162,27 @@ func rotateKeys(short context.Context, r *run) {
 			r.restart(s)
 			_ = s.ready(ctx)
 		}
-		since := r.now()
-		pause(ctx, c.reload)
 		until, cancel := context.WithTimeout(ctx, patience)
+		if err := r.readConfig(until, content); err != nil {
+			cancel()
+			if ctx.Err() == nil {
+				r.t.Errorf("a configuration does not come in force: %v", err)
+			}
+			return
+		}
+		since := r.now()
 		_ = eventually(until, 20*time.Millisecond, func(context.Context) error {
-			if len(c.calledAfter(since+int64(c.reload), r.operations.all())) == 0 {
+			if len(c.calledAfter(since, r.operations.all())) == 0 {
 				return errors.New("nothing is written")
 			}
 			return nil
 		})
 		cancel()
 		r.wait(ctx, 100*time.Millisecond, 500*time.Millisecond)
-		rows := c.calledAfter(since+int64(c.reload), r.operations.all())
+		rows := c.calledAfter(since, r.operations.all())
 		for _, w := range rows {
 			if w.prefix != want {
-				r.t.Errorf("a row begins with %s; its write was asked for %s after the file says %s, and it was read after %s",
+				r.t.Errorf("a row begins with %s; its write was asked for %s after %s was in force, and it was read after %s",
 					w.prefix, time.Duration(w.called-since), want, time.Duration(w.read-since))
 			}
 		}

@@ -5,11 +5,8 @@ package torture_test
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"weir.dev/weir/server/servertest/tools"
 )
 
 // process is a binary that can be killed and started again. It ends with the test.
@@ -159,21 +158,12 @@ func (p *process) tail(n int) string {
 	return string(data[max(0, len(data)-n):])
 }
 
-// freePort returns a port that nobody listens on, below those that the system gives to outgoing connections, so
-// that it stays free while a server is down.
+// freePort returns a port that stays free while a server is down.
 func freePort(t *testing.T) int {
 	t.Helper()
-	for range 200 {
-		var b [2]byte
-		_, _ = rand.Read(b[:]) // does not fail
-		port := 12000 + int(binary.BigEndian.Uint16(b[:]))%18000
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		_ = l.Close()
-		return port
+	port, err := tools.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("no free port")
-	return 0
+	return port
 }

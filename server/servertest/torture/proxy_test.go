@@ -2,6 +2,7 @@ package torture_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -270,24 +271,39 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	echo := func(wait time.Duration) error {
-		_ = c.SetDeadline(time.Now().Add(wait))
+	echo := func() error {
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 		if _, err := c.Write([]byte("x")); err != nil {
 			return err
 		}
 		_, err := io.ReadFull(c, make([]byte, 1))
 		return err
 	}
-	if err := echo(10 * time.Second); err != nil {
+	if err := echo(); err != nil {
 		t.Fatalf("passing: %v", err)
 	}
 	p.set(weather{down: true})
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	err = eventually(ctx, time.Millisecond, func(context.Context) error {
+		if p.did.held.Load() == 0 {
+			return errors.New("nothing is held")
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
 	var late net.Error
-	if err := echo(50 * time.Millisecond); !errors.As(err, &late) || !late.Timeout() {
+	if _, err := io.ReadFull(c, make([]byte, 1)); !errors.As(err, &late) || !late.Timeout() {
 		t.Errorf("halved: %v, want a timeout", err)
 	}
 	p.set(weather{})
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
 	if _, err := io.ReadFull(c, make([]byte, 1)); err != nil {
 		t.Errorf("what was held does not come: %v", err)
 	}
@@ -297,7 +313,7 @@ func TestProxy(t *testing.T) {
 	if p.reset() != 1 || p.did.reset.Load() != 1 {
 		t.Error("not one connection")
 	}
-	if err := echo(10 * time.Second); err == nil {
+	if err := echo(); err == nil {
 		t.Error("a connection that was reset passes")
 	}
 }

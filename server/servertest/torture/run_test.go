@@ -112,6 +112,7 @@ type run struct {
 	// removals are held where nothing may be deleted; whoever deletes holds it shared.
 	removals sync.RWMutex
 	marks    map[string]int64
+	paces    []paced
 
 	mu    sync.Mutex
 	noted map[effect]int // guarded by mu
@@ -300,8 +301,15 @@ func (r *run) prepare() {
 	c := r.client(0)
 	defer c.close()
 	body := `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"` + namespace + `"}}`
-	if code, answer, err := c.ask(ctx, http.MethodPost, "/api/v1/namespaces", body); err != nil || code != http.StatusCreated {
-		t.Fatalf("namespace: %d %s %v", code, answer.Message, err)
+	err = eventually(ctx, 50*time.Millisecond, func(ctx context.Context) error {
+		code, answer, err := c.ask(ctx, http.MethodPost, "/api/v1/namespaces", body)
+		if err == nil && code != http.StatusCreated && answer.Reason != "AlreadyExists" { // by a request whose answer was lost
+			err = fmt.Errorf("%d %s", code, answer.Message)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatalf("namespace: %v", err)
 	}
 	// Other servers may not know of the namespace yet.
 	for i := range r.servers {
