@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -348,7 +349,9 @@ func TestAuditFlags(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			args := append([]string{"serve", "--data-dir", filepath.Join(t.TempDir(), "data"), "--secure-port", "0"}, tc.args...)
-			out, err := exec.CommandContext(t.Context(), binary, args...).CombinedOutput()
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
 			if err == nil || !strings.Contains(string(out), tc.says) {
 				t.Errorf("%v: %s\nwant %q", err, out, tc.says)
 			}
