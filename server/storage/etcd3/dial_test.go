@@ -88,18 +88,16 @@ func (a *authority) issue(t *testing.T, name, host string) (*x509.Certificate, *
 
 // tlsProxy is TLS with client certificates in front of an etcd.
 type tlsProxy struct {
-	t      *testing.T
 	config *tls.Config
 	etcd   string
-	// address is where it listens, url the same by the name of its certificate.
-	address, url string
+	// url is where it listens, by the name of its certificate.
+	url string
 	// handshakes counts the connections whose client it knew.
 	handshakes atomic.Int64
 
-	mu       sync.Mutex
-	listener net.Listener          // nil when it is down; guarded by mu
-	open     map[net.Conn]struct{} // guarded by mu
-	work     sync.WaitGroup
+	mu   sync.Mutex
+	open map[net.Conn]struct{} // nil when it is down; guarded by mu
+	work sync.WaitGroup
 }
 
 // newTLSProxy starts a proxy whose certificate is for host, which must be on the loopback.
@@ -113,60 +111,60 @@ func newTLSProxy(t *testing.T, a *authority, host, etcd string) *tlsProxy {
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
-	p := &tlsProxy{t: t, etcd: etcd, address: "127.0.0.1:0", open: map[net.Conn]struct{}{}, config: &tls.Config{
+	p := &tlsProxy{etcd: etcd, config: &tls.Config{
 		Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert,
 		NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12,
 	}}
-	p.up()
-	_, port, err := net.SplitHostPort(p.address)
+	// It listens also when it is down, and closes what comes: another might take its port.
+	l, err := tls.Listen("tcp", "127.0.0.1:0", p.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.url = "https://" + net.JoinHostPort(host, port)
-	t.Cleanup(p.down)
-	return p
-}
-
-// up listens, where it did before.
-func (p *tlsProxy) up() {
-	p.t.Helper()
-	l, err := tls.Listen("tcp", p.address, p.config)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.mu.Lock()
-	p.listener, p.address = l, l.Addr().String()
-	p.mu.Unlock()
+	p.up()
 	p.work.Go(func() {
 		for {
 			front, err := l.Accept()
 			if err != nil {
 				return
 			}
-			p.work.Go(func() { p.serve(l, front) })
+			p.work.Go(func() { p.serve(front) })
 		}
 	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.down()
+		p.work.Wait()
+	})
+	return p
+}
+
+// up takes connections, again after down.
+func (p *tlsProxy) up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = map[net.Conn]struct{}{}
 }
 
 // down drops all connections and takes no more.
 func (p *tlsProxy) down() {
 	p.mu.Lock()
-	if p.listener != nil {
-		_ = p.listener.Close()
-		p.listener = nil
-	}
+	defer p.mu.Unlock()
 	for c := range p.open {
 		_ = c.Close()
 	}
-	p.mu.Unlock()
-	p.work.Wait()
+	p.open = nil
 }
 
-// hold keeps a connection for down to close, unless l is down already.
-func (p *tlsProxy) hold(l net.Listener, c net.Conn) bool {
+// hold keeps the connections of a client for down to close, unless it is down, or was since the first came.
+func (p *tlsProxy) hold(c net.Conn, first net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.listener != l {
+	if _, ok := p.open[first]; p.open == nil || first != nil && !ok {
 		return false
 	}
 	p.open[c] = struct{}{}
@@ -180,9 +178,9 @@ func (p *tlsProxy) drop(c net.Conn) {
 	_ = c.Close()
 }
 
-func (p *tlsProxy) serve(l net.Listener, front net.Conn) {
+func (p *tlsProxy) serve(front net.Conn) {
 	defer p.drop(front)
-	if !p.hold(l, front) || front.(*tls.Conn).Handshake() != nil {
+	if !p.hold(front, nil) || front.(*tls.Conn).Handshake() != nil {
 		return
 	}
 	p.handshakes.Add(1)
@@ -191,7 +189,7 @@ func (p *tlsProxy) serve(l net.Listener, front net.Conn) {
 		return
 	}
 	defer p.drop(back)
-	if !p.hold(l, back) {
+	if !p.hold(back, front) {
 		return
 	}
 	var both sync.WaitGroup
