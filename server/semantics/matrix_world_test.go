@@ -216,7 +216,7 @@ func newMatrixWorld(s *matrixServer, name, root, kind string) *matrixWorld {
 // awaitServed waits until a definition is in force, which takes upstream a while.
 func (w *matrixWorld) awaitServed(t *testing.T) {
 	t.Helper()
-	for range 200 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if w.server.must(t, "GET", w.path, "", http.StatusNotFound, http.StatusTooManyRequests)["kind"] != "Status" {
 			return
 		}

@@ -52,13 +52,15 @@ func (r *run) scenario(t *testing.T, s scenario) {
 		}
 		r.step(t, step{Do: "POST $crds", Body: body, Code: code, Message: s.CRD.Message})
 	}
+	defer func() {
+		for _, w := range r.watches {
+			w.stop()
+		}
+	}()
 	for i, st := range s.Steps {
 		if !t.Run(fmt.Sprintf("%d", i+1), func(t *testing.T) { r.step(t, st) }) {
 			t.Logf("step %d: %s", i+1, st.Do)
 		}
-	}
-	for _, w := range r.watches {
-		w.stop()
 	}
 }
 
