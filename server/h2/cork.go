@@ -4,7 +4,6 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"syscall"
 )
 
 // maxGathered bounds what a corkedConn holds: an output and its control frames, and what TLS itself says.
@@ -17,8 +16,7 @@ var errNotTaken = errors.New("http2: the client does not read")
 // does not take.
 type corkedConn struct {
 	*pacedConn
-	raw     syscall.RawConn
-	attempt func(fd uintptr) bool // c.try
+	attempt func(fd uintptr) bool // try
 	corked  atomic.Bool
 	// drained is called without mu, by the goroutine that sent what the socket had not taken. Set by cork.
 	drained func(error)

@@ -18,7 +18,8 @@ func newCorkedConn(c *pacedConn) net.Conn {
 	if err != nil {
 		return c
 	}
-	corked := &corkedConn{pacedConn: c, raw: raw}
+	c.raw = raw
+	corked := &corkedConn{pacedConn: c}
 	corked.attempt = corked.try
 	return corked
 }
@@ -26,18 +27,26 @@ func newCorkedConn(c *pacedConn) net.Conn {
 // try writes what the socket takes at once. It always says that it is done, so that RawConn.Write does not wait. The
 // caller holds mu.
 func (c *corkedConn) try(fd uintptr) bool {
+	n, err := writeNow(fd, c.gathered[c.taken:])
+	c.taken += n // less than all of it when the socket is full
+	if err != nil {
+		c.err = err
+	}
+	return true
+}
+
+// writeNow writes what a socket takes at once.
+func writeNow(fd uintptr, p []byte) (int, error) {
 	for {
-		n, err := syscall.Write(int(fd), c.gathered[c.taken:])
+		n, err := syscall.Write(int(fd), p)
 		switch {
 		case err == nil:
-			c.taken += n // less than all of it when the socket is full
-			return true
+			return n, nil
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN):
-			return true
+			return 0, nil
 		default:
-			c.err = err
-			return true
+			return 0, err
 		}
 	}
 }

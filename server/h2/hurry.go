@@ -6,10 +6,11 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
-// attemptTime is that of a write that should not wait.
+// attemptTime is that of a write that should not wait, where there is no other way to ask for one.
 const attemptTime = 5 * time.Millisecond
 
 // Hurry makes the connections of a Listener, those to come as well, end when their client has taken nothing for
@@ -76,8 +77,9 @@ func (l *listener) forget(c *pacedConn) {
 type pacedConn struct {
 	net.Conn
 	listener *listener
-	patience atomic.Int64 // a time.Duration; 0: in no hurry
-	stalled  atomic.Bool  // the client has taken nothing in its time: nothing more is written
+	raw      syscall.RawConn // nil: not a socket, or none that is written to without waiting here
+	patience atomic.Int64    // a time.Duration; 0: in no hurry
+	stalled  atomic.Bool     // the client has taken nothing in its time: nothing more is written
 
 	mu       sync.Mutex
 	deadline time.Time           // guarded by mu; what others have set for writes
@@ -146,13 +148,9 @@ func (c *pacedConn) Write(p []byte) (int, error) {
 			return written, err
 		}
 		// A socket says that it is writable only when a good part of its buffer is free; a write at once takes the rest.
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(attemptTime)); err != nil {
-			return written, err
-		}
-		var n int
-		n, err = c.Conn.Write(p[written:])
-		if written += n; err == nil {
-			return written, nil
+		n, failed := c.writeAtOnce(p[written:])
+		if written += n; failed != nil || written == len(p) {
+			return written, failed
 		}
 		if n == 0 && waited {
 			c.stalled.Store(true)
@@ -164,6 +162,34 @@ func (c *pacedConn) Write(p []byte) (int, error) {
 		n, err = c.Conn.Write(p[written:])
 		written += n
 	}
+}
+
+// writeAtOnce writes what can be written without waiting.
+func (c *pacedConn) writeAtOnce(p []byte) (int, error) {
+	if c.raw == nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(attemptTime)); err != nil {
+			return 0, err
+		}
+		n, err := c.Conn.Write(p)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = nil
+		}
+		return n, err
+	}
+	// Not a time that is short: on a busy machine it would be over before the socket is asked.
+	if err := c.Conn.SetWriteDeadline(time.Time{}); err != nil {
+		return 0, err
+	}
+	n := 0
+	var failed error
+	err := c.raw.Write(func(fd uintptr) bool {
+		n, failed = writeNow(fd, p)
+		return true
+	})
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) { // which somebody has set meanwhile
+		failed = err
+	}
+	return n, failed
 }
 
 // outOfTime reports whether a write has failed for the hurry alone, and whether it has waited for the whole of its time.
@@ -229,9 +255,22 @@ func (c *conn) stalledLocked(now time.Time) bool {
 		c.armLocked(c.pace.until)
 		return false
 	}
-	if c.pace.waiting > 0 && !c.pace.moved && !c.out.flushing && len(c.out.buf) == 0 {
+	if c.pace.waiting > 0 && !c.pace.moved && !c.out.flushing && len(c.out.buf) == 0 && !c.wokenLocked() {
 		return true
 	}
 	c.paceLocked(now)
+	return false
+}
+
+// wokenLocked reports whether a stream waits that may go on: it is the server that is late.
+func (c *conn) wokenLocked() bool {
+	if !c.roomLocked() {
+		return false
+	}
+	for _, st := range c.streams {
+		if st.waits && st.window > 0 {
+			return true
+		}
+	}
 	return false
 }

@@ -318,9 +318,11 @@ func (c *conn) waitLocked(st *stream) {
 		c.leaveLocked(st)
 		c.wakeLocked()
 	}
+	st.waits = true
 	c.pace.waiting++
 	st.writable.Wait()
 	c.pace.waiting--
+	st.waits = false
 }
 
 // leaveLocked takes st out of the waiters.

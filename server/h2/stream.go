@@ -25,6 +25,7 @@ type stream struct {
 	writable sync.Cond // what the stream waits for may have changed
 	window   int64     // how many bytes of DATA the client takes on this stream
 	queued   bool      // in waiters of the output
+	waits    bool      // for window, or for room in the output; also when it was woken and has not gone on yet
 	inflow   inflow
 	// received is the length of the body so far; declared is what Content-Length says, -1: nothing.
 	received, declared int64
