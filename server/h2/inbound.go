@@ -148,12 +148,19 @@ func (c *conn) processTrailer(st *stream, f *http2.MetaHeadersFrame) error {
 // endRequestLocked ends the body of a request.
 func (c *conn) endRequestLocked(st *stream) error {
 	if st.declared >= 0 && st.declared != st.received { // section 8.1.1
-		st.body.end(io.ErrUnexpectedEOF)
-		return streamError(st.id, http2.ErrCodeProtocol)
+		return c.misdeclaredLocked(st)
 	}
 	st.requestEnded = true
 	st.body.end(io.EOF)
 	return nil
+}
+
+// misdeclaredLocked closes a stream whose body is not as long as it says. Its handler, which is told so, is too late to answer.
+func (c *conn) misdeclaredLocked(st *stream) error {
+	st.body.end(io.ErrUnexpectedEOF)
+	err := streamError(st.id, http2.ErrCodeProtocol)
+	c.closeLocked(st, err)
+	return err
 }
 
 func (c *conn) processData(f *http2.DataFrame) error {
@@ -178,8 +185,7 @@ func (c *conn) processData(f *http2.DataFrame) error {
 	case !st.inflow.take(f.Length):
 		err = streamError(id, http2.ErrCodeFlowControl)
 	case st.declared >= 0 && st.received+int64(len(data)) > st.declared: // section 8.1.1
-		st.body.end(io.ErrUnexpectedEOF)
-		err = streamError(id, http2.ErrCodeProtocol)
+		err = c.misdeclaredLocked(st)
 	}
 	if err != nil || st == nil {
 		c.giveLocked(nil, int(f.Length))
