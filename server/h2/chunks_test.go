@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -101,6 +102,8 @@ func TestChunksFillTheWindow(t *testing.T) {
 // begin has its header before them.
 func TestChunkIsOneFrame(t *testing.T) {
 	next, errs := make(chan struct{}), make(chan error, 1)
+	goOn := sync.OnceFunc(func() { close(next) })
+	defer goOn()
 	s := serve(t, ours, options{}, func(w http.ResponseWriter, r *http.Request) {
 		chunks := w.(h2.ChunkWriter)
 		_ = chunks.WriteChunks([][]byte{[]byte("a"), []byte("b"), []byte("c")}, true)
@@ -127,7 +130,7 @@ func TestChunkIsOneFrame(t *testing.T) {
 	if got := frames(2); !slices.Equal(got, []string{"headers", "abc"}) {
 		t.Errorf("frames %q", got)
 	}
-	close(next)
+	goOn()
 	if got := frames(2); !slices.Equal(got, []string{"de", "f"}) {
 		t.Errorf("frames %q", got)
 	}

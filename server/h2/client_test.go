@@ -103,11 +103,15 @@ func TestManyStreams(t *testing.T) {
 			_, _ = w.Write(data)
 		})
 		client := s.client(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
 		var group sync.WaitGroup
 		for range streams {
+			r := request(t, ctx, http.MethodGet, "https://"+s.address, nil)
 			group.Go(func() {
-				response, err := client.Get("https://" + s.address)
+				response, err := client.Do(r)
 				if err != nil {
+					cancel() // the others wait for it
 					t.Error(err)
 					return
 				}
@@ -229,10 +233,12 @@ func TestDeadlines(t *testing.T) {
 // Shutdown lets requests end and takes no more.
 func TestShutdown(t *testing.T) {
 	bothServers(t, func(t *testing.T, start func(options, http.HandlerFunc) *serving) {
-		begun, end := make(chan struct{}), make(chan struct{})
+		begun, ended := make(chan struct{}), make(chan struct{})
+		end := sync.OnceFunc(func() { close(ended) })
+		defer end()
 		s := start(options{}, func(w http.ResponseWriter, _ *http.Request) {
 			close(begun)
-			<-end
+			<-ended
 			_, _ = io.WriteString(w, "whole")
 		})
 		client := s.client(t)
@@ -256,7 +262,7 @@ func TestShutdown(t *testing.T) {
 			}
 			_ = c.Close()
 		}
-		close(end)
+		end()
 		if text := within(t, got, "answer"); text != "whole<nil>" {
 			t.Error(text)
 		}

@@ -11,12 +11,17 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // seen is what a handler tells of itself.
-type seen struct{ lines []string }
+type seen struct {
+	lines []string
+	begun atomic.Bool
+	ended chan struct{} // closed when it has returned
+}
 
 func (s *seen) say(args ...any) { s.lines = append(s.lines, fmt.Sprintln(args...)) }
 
@@ -189,8 +194,7 @@ func TestSameAsStandard(t *testing.T) {
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			transcript := func(server string) string {
-				s := &seen{}
-				served := make(chan struct{})
+				s := &seen{ended: make(chan struct{})}
 				configure := func(h *http.Server) {
 					h.BaseContext = func(net.Listener) context.Context { return context.WithValue(context.Background(), baseKey{}, "base") }
 					h.ConnContext = func(ctx context.Context, _ net.Conn) context.Context {
@@ -198,10 +202,11 @@ func TestSameAsStandard(t *testing.T) {
 					}
 				}
 				serving := serve(t, server, options{configure: configure}, func(w http.ResponseWriter, r *http.Request) {
-					defer close(served)
+					s.begun.Store(true)
+					defer close(s.ended)
 					tc.handler(w, r, s)
 				})
-				return answer(t, serving, tc.method, tc.target, tc.body, tc.header, tc.trailer) + handlers(s, served)
+				return answer(t, serving, tc.method, tc.target, tc.body, tc.header, tc.trailer) + handlers(t, s)
 			}
 			if want, got := transcript(standard), transcript(ours); got != want {
 				t.Errorf("got:\n%.2000s\nwant:\n%.2000s", got, want)
@@ -225,14 +230,13 @@ func keys(h http.Header) func(func(string) bool) {
 	}
 }
 
-// handlers is what a handler said, if it ran.
-func handlers(s *seen, served <-chan struct{}) string {
-	select {
-	case <-served:
-		return "handler: " + strings.Join(s.lines, "")
-	case <-time.After(100 * time.Millisecond):
+// handlers is what a handler said, if it ran: what a client gets of it comes after its beginning.
+func handlers(t *testing.T, s *seen) string {
+	if !s.begun.Load() {
 		return "no handler"
 	}
+	within(t, s.ended, "end of the handler")
+	return "handler: " + strings.Join(s.lines, "")
 }
 
 // answer sends a request and says all that came back.

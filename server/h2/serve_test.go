@@ -44,6 +44,8 @@ type options struct {
 	configure func(*http.Server)
 	// plain serves a listener that is not of this package.
 	plain bool
+	// below wraps the listener that this package's has.
+	below func(net.Listener) net.Listener
 	log   io.Writer
 }
 
@@ -89,6 +91,9 @@ func serve(t testing.TB, name string, o options, handler http.HandlerFunc) *serv
 		t.Fatal(err)
 	}
 	address := listener.Addr().String()
+	if o.below != nil {
+		listener = o.below(listener)
+	}
 	switch name {
 	case standard:
 		s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: int(o.config.MaxConcurrentStreams)}
@@ -124,7 +129,7 @@ func nothingLeft(t testing.TB) {
 		return
 	}
 	stacks := make([]byte, 1<<20)
-	for end := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+	for end := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) { // each look stops all
 		text := stacks[:runtime.Stack(stacks, true)]
 		if !bytes.Contains(text, []byte("weir/server/h2.(*")) {
 			return

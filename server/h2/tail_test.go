@@ -45,6 +45,7 @@ func TestShutdownOfASlowReader(t *testing.T) {
 	served := make(chan error, 1)
 	go func() { served <- s.ServeTLS(l, "", "") }()
 	near, far := net.Pipe()
+	defer far.Close() // the server, which serves no listener any more, ends with it
 	l.conns <- far
 	close(l.conns)
 	<-served
