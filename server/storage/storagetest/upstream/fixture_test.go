@@ -103,8 +103,6 @@ func newCacher(t testing.TB, a *adapter, store storage.Interface, client *client
 		Prefix:   root + resource,
 		Resource: schema.GroupResource{Resource: "pods"},
 		GetAttrs: attributes,
-		// The suite asks for the future now and then.
-		FreshTimeout: time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
