@@ -67,12 +67,15 @@ func (s *server) respondList(ctx context.Context, w http.ResponseWriter, req *ht
 		if kind == "" {
 			kind = sc.kind.Kind + "List"
 		}
-		chunks, err = encodeList(room, sc.kind.GroupVersion().String(), kind, list, func(chunks [][]byte, obj *document.Document) [][]byte {
-			return obj.Pieces(chunks)
-		})
+		begin := ""
+		item := func(chunks [][]byte, obj *document.Document) [][]byte { return obj.Pieces(chunks) }
+		if !sc.resource.Custom {
+			begin, item = "{", newTypeMeta(sc.kind).cut
+		}
+		chunks, err = encodeList(room, sc.kind.GroupVersion().String(), kind, list, begin, item)
 	case out.convert.Kind == kindPartialList:
 		gv := out.convert.GroupVersion()
-		chunks, err = encodeList(room, gv.String(), kindPartialList, list, func(chunks [][]byte, obj *document.Document) [][]byte {
+		chunks, err = encodeList(room, gv.String(), kindPartialList, list, "", func(chunks [][]byte, obj *document.Document) [][]byte {
 			return append(chunks, partial(obj, gv)...)
 		})
 	case out.convert.Kind == kindPartial:
@@ -120,18 +123,23 @@ func releaseChunks(room *[][]byte) {
 }
 
 // encodeList frames items by what a list says of itself, in room. The bytes of items are
-// not copied. Members are in order, as in upstream's lists of custom resources.
-func encodeList(room *[][]byte, apiVersion, kind string, list *rest.List, item func([][]byte, *document.Document) [][]byte) ([][]byte, error) {
+// not copied; begin is what item leaves out at the beginning of each. Members are in order, as in upstream's lists of custom
+// resources.
+func encodeList(room *[][]byte, apiVersion, kind string, list *rest.List, begin string, item func([][]byte, *document.Document) [][]byte) ([][]byte, error) {
 	meta, err := encodeListMeta(list)
 	if err != nil {
 		return nil, err
 	}
 	chunks := slices.Grow((*room)[:0], 4*len(list.Items)+3) // and a newline
-	chunks = append(chunks, []byte(`{"apiVersion":"`+apiVersion+`","items":[`))
-	comma := []byte(",")
+	head := `{"apiVersion":"` + apiVersion + `","items":[`
+	if len(list.Items) > 0 {
+		head += begin
+	}
+	chunks = append(chunks, []byte(head))
+	next := []byte("," + begin)
 	for i, obj := range list.Items {
 		if i > 0 {
-			chunks = append(chunks, comma)
+			chunks = append(chunks, next)
 		}
 		chunks = item(chunks, obj)
 	}

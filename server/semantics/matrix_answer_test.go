@@ -67,7 +67,7 @@ func (w *matrixWorld) describe(obj map[string]any) string {
 	case isList || strings.HasSuffix(kind, "List"):
 		var names []string
 		for _, item := range items {
-			names = append(names, w.object(item.(map[string]any)))
+			names = append(names, w.listed(kind, item.(map[string]any)))
 		}
 		list := "[" + strings.Join(names, " ") + "]"
 		if !isList {
@@ -82,6 +82,23 @@ func (w *matrixWorld) describe(obj map[string]any) string {
 	default:
 		return w.object(obj)
 	}
+}
+
+// listed is an object of a list. One of a built-in kind has no kind of its own, but that of the metadata of objects; what is
+// otherwise is said.
+func (w *matrixWorld) listed(list string, obj map[string]any) string {
+	want := ""
+	switch {
+	case strings.HasPrefix(list, "Partial"):
+		want = "PartialObjectMetadata"
+	case w.name == "things":
+		want = "Thing"
+	}
+	got, _ := obj["kind"].(string)
+	if _, ok := obj["apiVersion"]; got != want || ok != (want != "") {
+		return fmt.Sprintf("(%v %q)%s", obj["apiVersion"], got, w.object(obj))
+	}
+	return w.object(obj)
 }
 
 // listMeta is the metadata of a list.
