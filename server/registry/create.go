@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +22,6 @@ const generateNameAttempts = 8
 // name that is taken is tried again with another one.
 func (s *Store) Create(ctx context.Context, obj *document.Document, validate rest.ValidateObjectFunc, opts *metav1.CreateOptions) (*document.Document, error) {
 	m := rest.MetaOf(obj)
-	if rv := m.ResourceVersion(); rv != "" && rv != "0" {
-		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
-	}
 	attempts := 1
 	if m.Name() == "" && m.GenerateName() != "" {
 		attempts = generateNameAttempts
@@ -59,6 +57,9 @@ func (s *Store) create(ctx context.Context, obj *document.Document, validate res
 		}
 		return obj, nil
 	}
+	if err := checkNew(obj); err != nil {
+		return nil, err
+	}
 	stored, err := s.downgrade(obj)
 	if err != nil {
 		return nil, err
@@ -71,6 +72,16 @@ func (s *Store) create(ctx context.Context, obj *document.Document, validate res
 		return nil, s.failed("create", name, err)
 	}
 	return document.FromCanonical(row.Value.Bytes()), nil
+}
+
+// checkNew refuses an object that has been stored before, as its resourceVersion says. It is upstream's storage that does: what is
+// wrong with the object otherwise is said first, a dry run does not come to it, and what is no number is taken for none. Upstream
+// answers 500.
+func checkNew(obj *document.Document) error {
+	if rv, err := strconv.ParseUint(rest.MetaOf(obj).ResourceVersion(), 10, 64); err == nil && rv != 0 {
+		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+	}
+	return nil
 }
 
 // newObject is what comes between a new object with system fields and storage.

@@ -185,6 +185,8 @@ func TestCreateErrors(t *testing.T) {
 	}{
 		{"taken", `"name":"a"`, ctx, 409, []string{`widgets.example.com "a" already exists`}},
 		{"resourceVersion", `"name":"b","resourceVersion":"5"`, ctx, 400, []string{"resourceVersion should not be set on objects to be created"}},
+		{"resourceVersion of what is there", `"name":"a","resourceVersion":"5"`, ctx, 400, []string{"resourceVersion should not be set on objects to be created"}},
+		{"resourceVersion of a bad name", `"name":"A","resourceVersion":"5"`, ctx, 422, []string{`metadata.name: Invalid value: "A"`}},
 		{"other namespace", `"name":"b","namespace":"x"`, ctx, 400, []string{"does not match the namespace sent on the request"}},
 		{"no name", ``, ctx, 422, []string{`Widget.example.com "" is invalid: metadata.name: Required value: name or generateName is required`}},
 		{"bad name", `"name":"A"`, ctx, 422, []string{`metadata.name: Invalid value: "A": a lowercase RFC 1123 subdomain`}},
@@ -198,6 +200,36 @@ func TestCreateErrors(t *testing.T) {
 			wantStatus(t, err, tc.code, tc.texts...)
 		})
 	}
+}
+
+// TestCreateWithResourceVersion creates what says a resourceVersion, as upstream: its storage alone looks at it, to which no dry run
+// comes, and one that is no number is none.
+func TestCreateWithResourceVersion(t *testing.T) {
+	s, ctx := testStore(t, nil), inNamespace(t, "default")
+	dry := &metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	for rv, refused := range map[string]bool{"5": true, "05": true, "18446744073709551615": true, "0": false, "00": false, "x": false, "-5": false, "18446744073709551616": false} {
+		obj := widget(t, `"generateName":"a-","resourceVersion":"`+rv+`"`, `{}`)
+		out, err := s.Create(ctx, obj, nil, dry)
+		if err != nil || rest.MetaOf(out).ResourceVersion() != rv {
+			t.Errorf("dry run with %s: %v", rv, err)
+		}
+		out, err = s.Create(ctx, obj, nil, &metav1.CreateOptions{})
+		if refused {
+			wantStatus(t, err, 400, "resourceVersion should not be set on objects to be created")
+			continue
+		}
+		if err != nil {
+			t.Errorf("with %s: %v", rv, err)
+			continue
+		}
+		got, err := s.Get(ctx, rest.MetaOf(out).Name(), nil)
+		if err != nil || !got.Equal(out) || rest.MetaOf(out).ResourceVersion() == rv {
+			t.Errorf("with %s: %v %s", rv, err, out.Bytes())
+		}
+	}
+	mustCreate(t, s, ctx, widget(t, `"name":"a"`, `{}`))
+	_, err := s.Create(ctx, widget(t, `"name":"a","resourceVersion":"5"`, `{}`), nil, dry)
+	wantStatus(t, err, 409, `widgets.example.com "a" already exists`)
 }
 
 func TestGenerateName(t *testing.T) {
