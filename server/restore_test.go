@@ -3,6 +3,7 @@ package server_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -20,6 +21,7 @@ import (
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/controllers"
 	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/servertest/tools"
 	"weir.dev/weir/server/storage/etcd3"
 )
 
@@ -33,9 +35,12 @@ type replaceable struct {
 
 func startReplaceable(t *testing.T) *replaceable {
 	t.Helper()
-	r := &replaceable{T: t, dir: t.TempDir(), address: "127.0.0.1:0"}
+	port, err := tools.FreePort() // one that nobody is given while the etcd is down
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &replaceable{T: t, dir: t.TempDir(), address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	r.start()
-	r.address = r.etcd.Addr().String()
 	t.Cleanup(r.stop)
 	return r
 }

@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -36,6 +37,7 @@ import (
 	"weir.dev/weir/host/source"
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
+	"weir.dev/weir/server/servertest/tools"
 )
 
 // soon is how often a source is asked again in tests.
@@ -52,7 +54,11 @@ type place struct {
 
 func newPlace(t testing.TB, handler http.Handler) *place {
 	t.Helper()
-	p := &place{handler: handler, address: "127.0.0.1:0"}
+	port, err := tools.FreePort() // one that nobody is given while it is away
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &place{handler: handler, address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port))}
 	p.open(t)
 	t.Cleanup(func() { p.close(t) })
 	return p
@@ -64,7 +70,6 @@ func (p *place) open(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.address = listener.Addr().String()
 	p.server = &http.Server{Handler: p.handler, ReadHeaderTimeout: patience}
 	go func() { _ = p.server.Serve(listener) }() // ends with close
 }
