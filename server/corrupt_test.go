@@ -100,14 +100,27 @@ func TestCorruptObject(t *testing.T) {
 	if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "bad", unsafely); err != nil {
 		t.Errorf("unsafe delete: %v", err)
 	}
-	began := time.Now()
-	list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
-	if err != nil || time.Since(began) > 2*time.Second {
-		t.Errorf("list after that: %v in %s", err, time.Since(began))
-	}
-	for _, item := range list.Items {
-		if item.Name == "bad" {
-			t.Error("it is still listed")
+	// A list that waits for its cache in vain takes three seconds, each time; on a busy machine another one may, too.
+	for attempt := 1; ; attempt++ {
+		began := time.Now()
+		list, err := client.CoreV1().ConfigMaps("").List(ctx, metav1.ListOptions{})
+		took := time.Since(began)
+		if err != nil || took > 2*time.Second && attempt == 5 {
+			t.Fatalf("list after that: %v in %s", err, took)
+		}
+		for _, item := range list.Items {
+			if item.Name == "bad" {
+				t.Error("it is still listed")
+			}
+		}
+		if took <= 2*time.Second {
+			break
+		}
+		if _, err := etcd.Put(ctx, "/registry/configmaps/two/bad", "{not json"); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.CoreV1().ConfigMaps("two").Delete(ctx, "bad", unsafely); err != nil {
+			t.Fatalf("unsafe delete: %v", err)
 		}
 	}
 }

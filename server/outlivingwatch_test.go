@@ -110,7 +110,7 @@ func (s things) next(w watch.Interface) *unstructured.Unstructured {
 			s.Fatalf("event %v", event)
 		}
 		return obj
-	case <-time.After(10 * time.Second):
+	case <-time.After(awaitTimeout):
 		s.Fatal("no event")
 	}
 	return nil

@@ -127,12 +127,13 @@ func (c *counting) WithAttrs([]slog.Attr) slog.Handler { return c }
 // holding is a log that holds who writes a line of a defragmentation.
 type holding struct {
 	slog.Handler
-	held, goOn chan struct{}
+	held func()
+	goOn chan struct{}
 }
 
 func (h holding) Handle(_ context.Context, r slog.Record) error {
 	if strings.HasPrefix(r.Message, "embedded etcd is being defragmented") {
-		close(h.held)
+		h.held()
 		<-h.goOn
 	}
 	return nil
@@ -161,7 +162,8 @@ func TestFullAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	log := holding{slog.DiscardHandler, make(chan struct{}), make(chan struct{})}
+	held := make(chan struct{})
+	log := holding{slog.DiscardHandler, sync.OnceFunc(func() { close(held) }), make(chan struct{})}
 	s, err := server.New(t.Context(), server.Config{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(log), EmbeddedEtcdQuotaBytes: server.MinEmbeddedEtcdQuotaBytes})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +194,11 @@ func TestFullAtStart(t *testing.T) {
 			t.Errorf("%s: %d %s %v, want %d %q", path, resp.StatusCode, got, err, code, text)
 		}
 	}
-	<-log.held
+	select {
+	case <-held:
+	case <-time.After(awaitTimeout):
+		t.Fatal("it is not defragmented")
+	}
 	want("/livez?verbose", http.StatusOK, "[+]etcd ok, with a warning: reason withheld\n")
 	want("/readyz", http.StatusInternalServerError, "[-]etcd-readiness failed: reason withheld\n")
 	goOn()

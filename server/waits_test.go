@@ -47,22 +47,35 @@ func TestReadsWaitForARevision(t *testing.T) {
 			}
 		})
 	}
-	var next uint64
 	t.Run("list in time", func(t *testing.T) {
 		tt := all.in(t)
-		var group sync.WaitGroup
-		defer group.Wait()
-		group.Go(func() {
-			time.Sleep(200 * time.Millisecond) // so that the list is likely to be there first
-			tt.configMap("default", "second")
-		})
-		list, err := tt.client.Resource(configMaps).Namespace("default").List(t.Context(), metav1.ListOptions{ResourceVersion: strconv.FormatUint(rv+1, 10)})
-		if err != nil {
-			t.Fatal(err)
+		in := tt.client.Resource(configMaps).Namespace("default")
+		next := rv
+		for attempt := range 4 {
+			wrote := make(chan time.Time, 1)
+			go func() {
+				defer close(wrote)
+				time.Sleep(200 * time.Millisecond) // so that the list is likely to be there first
+				if _, err := in.Create(t.Context(), build(configMaps, "default", "ConfigMap", fmt.Sprint("second", attempt)), metav1.CreateOptions{}); err != nil {
+					t.Error(err)
+				}
+				wrote <- time.Now()
+			}()
+			began := time.Now()
+			list, err := in.List(t.Context(), metav1.ListOptions{ResourceVersion: strconv.FormatUint(next+1, 10)})
+			if written := <-wrote; err != nil && written.Sub(began) > 2*time.Second {
+				next++
+				continue // on a busy machine the write may come too late
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if next, err = strconv.ParseUint(list.GetResourceVersion(), 10, 64); err != nil || next <= rv {
+				t.Errorf("list at %d, want more than %d: %v", next, rv, err)
+			}
+			return
 		}
-		if next, err = strconv.ParseUint(list.GetResourceVersion(), 10, 64); err != nil || next <= rv {
-			t.Errorf("list at %d, want more than %d: %v", next, rv, err)
-		}
+		t.Error("no write is in time")
 	})
 }
 
@@ -206,7 +219,7 @@ func TestSlowWatcher(t *testing.T) {
 	if ended != "" {
 		t.Errorf("the stream ended with %q, want a clean end", ended)
 	}
-	if code, out := all.request(http.MethodGet, fmt.Sprintf("%s?watch=true&timeoutSeconds=1&resourceVersion=%d", configMapsPath, seen), ""); code != http.StatusOK || out["type"] != "ERROR" || member(out, "object.code") != "410" {
+	if code, out := all.request(http.MethodGet, fmt.Sprintf("%s?watch=true&timeoutSeconds=60&resourceVersion=%d", configMapsPath, seen), ""); code != http.StatusOK || out["type"] != "ERROR" || member(out, "object.code") != "410" {
 		t.Errorf("a watch from what was seen last: %d %.200v", code, out)
 	}
 	list, err := all.client.Resource(configMaps).Namespace("default").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=slow", ResourceVersion: strconv.FormatUint(seen, 10)})

@@ -150,12 +150,16 @@ func TestUpgradedRowsThatShare(t *testing.T) {
 	if at := s.upgrades.byRV[row.ResourceVersion].stored.Value(); at != row.Value.Place() {
 		t.Errorf("the row is remembered at %p, and is at %p", at, row.Value.Place())
 	}
-	if n := testing.AllocsPerRun(10, func() {
-		if obj, err := s.read(row); err != nil || !obj.Get("spec", "new").Exists() {
-			t.Errorf("read: %v", err)
-		}
-	}); n > 0 {
-		t.Errorf("%v allocations to read what is remembered", n)
+	least := 1.0
+	for attempt := 0; attempt < 100 && least > 0; attempt++ { // the etcd and the cache in this process allocate too, now and then
+		least = min(least, testing.AllocsPerRun(10, func() {
+			if obj, err := s.read(row); err != nil || !obj.Get("spec", "new").Exists() {
+				t.Errorf("read: %v", err)
+			}
+		}))
+	}
+	if least > 0 {
+		t.Error("to read what is remembered allocates")
 	}
 }
 
