@@ -27,8 +27,15 @@ func newRuntime(t testing.TB, config host.Config) *host.Runtime {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := rt.Close(context.Background()); err != nil {
-			t.Error(err)
+		closed := make(chan error, 1)
+		go func() { closed <- rt.Close(context.Background()) }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute): // what a test that failed holds would be waited for without an end
+			t.Error("the runtime does not close")
 		}
 	})
 	return rt

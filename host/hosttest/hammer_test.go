@@ -63,7 +63,7 @@ func TestHammer(t *testing.T) {
 			}
 		})
 	}
-	for i := range 60 {
+	for i := 0; i < 60 || calls.Load() == 0 && !t.Failed(); i++ {
 		next := load(images[i%len(images)])
 		if next == nil {
 			break
@@ -75,9 +75,6 @@ func TestHammer(t *testing.T) {
 	}
 	close(stop)
 	callers.Wait()
-	if calls.Load() == 0 {
-		t.Error("no calls")
-	}
 	if err := current.Load().Close(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,6 +1,7 @@
 package hosttest_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ func newRuntime(t *testing.T, config host.Config) *host.Runtime {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := rt.Close(t.Context()); err != nil && t.Context().Err() == nil {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+		defer cancel()
+		if err := rt.Close(ctx); err != nil {
 			t.Error(err)
 		}
 	})

@@ -99,21 +99,28 @@ func TestSwaps(t *testing.T) {
 	swap(0)
 	stop := make(chan struct{})
 	var calls atomic.Int64
+	var pause sync.RWMutex // nobody calls while it is held: what a call allocates is not left behind
 	var callers sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); callers.Wait() })
+	defer end()
 	for range 2 {
-		callers.Go(func() { callUntil(t, stop, &current, &calls) })
+		callers.Go(func() { callUntil(t, stop, &pause, &current, &calls) })
+	}
+	look := func() footprint {
+		pause.Lock()
+		defer pause.Unlock()
+		return footprintNow(t)
 	}
 	warm := *swaps / 3
 	for i := range warm {
 		swap(i + 1)
 	}
-	before := footprintNow(t)
+	before := look()
 	for i := range *swaps - warm {
 		swap(warm + i + 1)
 	}
-	after := footprintNow(t)
-	close(stop)
-	callers.Wait()
+	after := look()
+	end()
 	t.Logf("%d swaps, %d calls: %+v, then %+v", *swaps, calls.Load(), before, after)
 	if calls.Load() == 0 {
 		t.Error("no calls")
@@ -145,7 +152,7 @@ func TestSwaps(t *testing.T) {
 }
 
 // callUntil calls what is current. No call that has begun before it was closed may fail.
-func callUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[host.Module], calls *atomic.Int64) {
+func callUntil(t *testing.T, stop <-chan struct{}, pause *sync.RWMutex, current *atomic.Pointer[host.Module], calls *atomic.Int64) {
 	object, err := document.Parse([]byte(`{"metadata":{"name":"a"},"spec":{"replicas":1}}`))
 	if err != nil {
 		t.Error(err)
@@ -162,8 +169,10 @@ func callUntil(t *testing.T, stop <-chan struct{}, current *atomic.Pointer[host.
 			return
 		default:
 		}
+		pause.RLock()
 		m := current.Load()
 		_, err := m.Call(context.Background(), &host.Call{Op: abi.OpValidateCreate, Meta: meta, Object: object})
+		pause.RUnlock()
 		if class, _ := host.ClassOf(err); class == host.ClassNotReady && current.Load() != m {
 			continue // it was replaced, and closed, just now
 		}
