@@ -28,6 +28,9 @@ func TestReadme(t *testing.T) {
 		{Command: "kubectl apply -f rules.yaml", Args: []string{"apply", "-f", "rules.yaml"}},
 		{Command: "kubectl create -f web.yaml", Args: []string{"create", "-f", "web.yaml"}, Says: []string{"deployment.apps/web created"}},
 	})
+	if err := env.Stop(); err != nil { // an event is written when its request has been answered
+		t.Fatal(err)
+	}
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)

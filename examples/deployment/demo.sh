@@ -43,14 +43,14 @@ etcd=127.0.0.1:$("$work/tool" port)
 bin/weir serve --data-dir "$work/data" --module-dir "$work/modules" --secure-port 0 --embedded-etcd-listen "$etcd" \
   --log-level warn >"$work/url" 2>"$work/log" &
 server=$!
-for _ in $(seq 300); do
+for _ in $(seq 600); do
   grep -q KUBECONFIG "$work/url" && break
   kill -0 "$server"
   sleep 0.1
 done
 cat "$work/url"
 export KUBECONFIG="$work/data/admin.kubeconfig"
-for _ in $(seq 300); do
+for _ in $(seq 600); do
   kubectl get --raw /readyz >/dev/null 2>&1 && break
   sleep 0.1
 done
@@ -75,7 +75,7 @@ echo "${row%%\{*}"
 echo "…${row: -620}" | fold -w 120
 
 step "the watch event"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
   grep -q web "$work/events" && break
   sleep 0.1
 done
@@ -89,6 +89,11 @@ show kubectl delete -f "$here/latest.yaml"
 step "a new version of the module, while a client writes without a pause"
 "$work/tool" write "$KUBECONFIG" /apis/apps/v1/namespaces/default/deployments/web >"$work/writes" &
 writer=$!
+for _ in $(seq 600); do
+  grep -q done "$work/writes" && break
+  kill -0 "$writer"
+  sleep 0.1
+done
 cp "$work/v2.wasm" "$work/modules/new" && show mv "$work/modules/new" "$work/modules/deployment.wasm"
 for _ in $(seq 600); do
   v2=$(kubectl get module deployment -o 'jsonpath={.status.digest}')

@@ -259,6 +259,8 @@ func (a *author) serves(t *testing.T) {
 			t.Errorf("serve: %v", err)
 		}
 	})
+	late := time.AfterFunc(time.Minute, func() { _ = server.Process.Kill() }) // then it prints nothing any more
+	defer late.Stop()
 	for lines := bufio.NewScanner(prints); lines.Scan(); {
 		if setting, ok := strings.CutPrefix(lines.Text(), "export "); ok {
 			a.env = append(a.env, setting)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -28,7 +27,8 @@ const usage = `usage:
   tool kubectl                     print the path of kubectl, which is built when there is none
   tool port                        print a free port of loopback
   tool row ENDPOINT KEY            print the row of a key in etcd
-  tool write KUBECONFIG PATH       patch the object at PATH over and over; on SIGTERM print how often, and how often it failed`
+  tool write KUBECONFIG PATH       patch the object at PATH over and over, and say when it has done so once; on SIGTERM print
+                                   how often, and how often it failed`
 
 func main() {
 	if err := run(context.Background(), os.Args[1:]); err != nil {
@@ -63,16 +63,12 @@ func kubectl(ctx context.Context) error {
 }
 
 func port() error {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	_, number, err := net.SplitHostPort(listener.Addr().String())
+	number, err := tools.FreePort()
 	if err != nil {
 		return err
 	}
 	fmt.Println(number)
-	return listener.Close()
+	return nil
 }
 
 func row(ctx context.Context, endpoint, key string) error {
@@ -111,6 +107,9 @@ func write(ctx context.Context, kubeconfig, path string) error {
 		if err := patch(ctx, client, config.Host+path, writes); err != nil {
 			failed++
 			fmt.Println(err)
+		}
+		if writes == 0 {
+			fmt.Println("the first write is done")
 		}
 	}
 	fmt.Printf("%d writes, %d failed\n", writes, failed)
