@@ -466,12 +466,7 @@ func (e *earlierKV) Get(ctx context.Context, key string, opts ...clientv3.OpOpti
 
 // A watch from a revision that is lost ends, instead of waiting for it to come again.
 func TestRestored(t *testing.T) {
-	e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	client := e.Client()
+	client := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true}).Client()
 	kv := &restoredKV{KV: client.KV}
 	client.KV = kv
 	health, err := etcd3.StartHealth(etcd3.HealthConfig{Client: client, Interval: time.Millisecond})

@@ -14,10 +14,7 @@ import (
 // values before them from a closed database.
 func TestCloseUnderWatches(t *testing.T) {
 	for range 8 {
-		e, err := etcd3.StartEmbedded(t.Context(), etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := start(t, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true})
 		for i := range 2000 {
 			if _, err := e.Client().Put(t.Context(), fmt.Sprintf("k%d", i%10), "v"); err != nil {
 				t.Fatal(err)
