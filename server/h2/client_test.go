@@ -86,13 +86,14 @@ func TestManyStreams(t *testing.T) {
 	data := randomBytes(large(90 << 10))
 	want := sha256.Sum256(data)
 	bothServers(t, func(t *testing.T, start func(options, http.HandlerFunc) *serving) {
-		var running, most atomic.Int64
+		var running atomic.Int64
 		all := make(chan struct{})
 		s := start(options{config: h2.Config{MaxConcurrentStreams: streams}}, func(w http.ResponseWriter, r *http.Request) {
-			if now := running.Add(1); now == streams {
+			if r.URL.Path == "/first" {
+				return
+			}
+			if running.Add(1) == streams {
 				close(all)
-			} else {
-				most.Store(max(most.Load(), now))
 			}
 			w.(http.Flusher).Flush()
 			select {
@@ -103,6 +104,11 @@ func TestManyStreams(t *testing.T) {
 			_, _ = w.Write(data)
 		})
 		client := s.client(t)
+		first, err := client.Get("https://" + s.address + "/first") // else each of them dials
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = first.Body.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var group sync.WaitGroup
