@@ -6,26 +6,35 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"weir.dev/weir/server/servertest/tools"
 	"weir.dev/weir/server/storage/etcd3"
 )
 
 // TestServeEtcd speaks gRPC and HTTP/1.1 to one address, beside clients that say nothing or something else.
 func TestServeEtcd(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := tools.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close()
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	dir := t.TempDir()
 	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
+	ended, gone := make(chan error, 1), make(chan struct{})
 	go func() {
-		ended <- serveEtcd(ctx, etcd3.EmbeddedConfig{DataDir: t.TempDir(), UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)}, []string{"http://" + address})
+		defer close(gone)
+		ended <- serveEtcd(ctx, etcd3.EmbeddedConfig{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)}, []string{"http://" + address})
+	}()
+	defer func() { // it writes to the directory
+		stop()
+		select {
+		case <-gone:
+		case <-time.After(30 * time.Second):
+		}
 	}()
 	health := func(path string) (int, string, error) {
 		resp, err := http.Get("http://" + address + path)
