@@ -116,6 +116,8 @@ func TestHolderHammer(t *testing.T) {
 
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
+	end := sync.OnceFunc(func() { close(stop); wg.Wait() })
+	defer end()
 	for range readers {
 		wg.Go(func() {
 			last := uint64(0)
@@ -147,8 +149,7 @@ func TestHolderHammer(t *testing.T) {
 		older.Release() // the loader needs it no more
 		older, newer = newer, next
 	}
-	close(stop)
-	wg.Wait()
+	end()
 	for _, s := range replaced {
 		<-s.Drained()
 	}
