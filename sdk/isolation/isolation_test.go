@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"weir.dev/weir/abi"
 	"weir.dev/weir/abi/document"
@@ -55,7 +56,8 @@ var modes = []host.RestoreMode{host.RestoreAuto, host.RestoreCopy, host.RestoreD
 // callers, so that each is used again and again.
 func load(t *testing.T, wasm []byte, mode host.RestoreMode, cache string, settings []byte) *host.Module {
 	t.Helper()
-	rt, err := host.NewRuntime(host.Config{Guests: 3, Restore: mode, CacheDir: cache})
+	// A call may take as long as a machine that does much else needs for it.
+	rt, err := host.NewRuntime(host.Config{Guests: 3, Restore: mode, CacheDir: cache, Limits: host.Limits{Timeout: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
