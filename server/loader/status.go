@@ -48,7 +48,7 @@ const (
 	statusTimeout = 10 * time.Second
 	// flushTimeout bounds the writes that are left when the server stops: what is in force must be known after a
 	// restart.
-	flushTimeout = 2 * time.Second
+	flushTimeout = 10 * time.Second
 )
 
 func newStatusWriter(logger *slog.Logger) *statusWriter {

@@ -3,6 +3,7 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync/atomic"
@@ -181,6 +182,31 @@ func TestStatusWriterFlushes(t *testing.T) {
 		synctest.Wait()
 		if !alive || !again {
 			t.Errorf("what was left at the stop was not written: left %v, again %v", alive, again)
+		}
+	})
+}
+
+// What is left at a stop is written also where each write takes a second.
+func TestStatusWriterFlushesSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		written := 0
+		_, stop := running(t, func(s *statusWriter) {
+			for i := range 8 {
+				s.enqueue(fmt.Sprint(i), func(ctx context.Context) error {
+					select {
+					case <-time.After(time.Second):
+						written++
+						return nil
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				})
+			}
+		})
+		synctest.Wait()
+		stop()
+		if written != 8 {
+			t.Errorf("%d of 8 were written", written)
 		}
 	})
 }
