@@ -286,10 +286,14 @@ func (b *builder) version(d *resources.Definition, v *resources.Version, parts v
 	}
 	subresources := v.Subresources
 	if v.Status {
-		subresources = append([]resources.Subresource{{Name: rest.SubresourceStatus}}, subresources...)
+		status := resources.Subresource{Name: rest.SubresourceStatus, Writes: []string{"status"}}
+		for _, name := range v.StatusMetadata {
+			status.Writes = append(status.Writes, "metadata."+name)
+		}
+		subresources = append([]resources.Subresource{status}, subresources...)
 	}
 	for _, sub := range subresources {
-		var writes [][]string // nil for status: the strategy knows
+		var writes [][]string
 		for _, path := range sub.Writes {
 			writes = append(writes, strings.Split(path, "."))
 		}

@@ -32,7 +32,7 @@ var baseName = regexp.MustCompile(`\bbase\b`)
 func newRulesLayer(engine policies.Engine, d *resources.Definition, subresource string) rest.Layer {
 	var concerned []resources.DefaultRule
 	for _, r := range d.Rules {
-		if subresource == "" || subresource == rest.SubresourceStatus && strings.HasPrefix(r.Path, "status.") {
+		if subresource == "" || strings.HasPrefix(r.Path, "metadata.") || subresource == rest.SubresourceStatus && strings.HasPrefix(r.Path, "status.") {
 			concerned = append(concerned, r)
 		}
 	}

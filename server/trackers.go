@@ -24,7 +24,7 @@ func (b *builder) tracker(d *resources.Definition, v *resources.Version, fields 
 	var reset []string
 	switch {
 	case subresource == rest.SubresourceStatus:
-		reset = []string{"metadata", "spec"}
+		reset = statusReset(v)
 	case v.Status:
 		reset = []string{"status"}
 	}
@@ -41,6 +41,23 @@ func (b *builder) tracker(d *resources.Definition, v *resources.Version, fields 
 		Types:          parts.types,
 		Refuse:         refuse,
 	})
+}
+
+// statusMetadata are the members of metadata that a write of a status may change.
+var statusMetadata = [...]string{"annotations", "finalizers", "labels", "ownerReferences"}
+
+// statusReset returns the fields that a write of the status cannot change.
+func statusReset(v *resources.Version) []string {
+	if len(v.StatusMetadata) == 0 {
+		return []string{"metadata", "spec"}
+	}
+	reset := []string{"spec"}
+	for _, name := range statusMetadata {
+		if !slices.Contains(v.StatusMetadata, name) {
+			reset = append(reset, "metadata."+name)
+		}
+	}
+	return reset
 }
 
 // customTypes returns the merge types of all versions of a custom resource: a manager may own fields in another

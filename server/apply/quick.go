@@ -76,6 +76,12 @@ func (t *Tracker) quickUpdate(live, obj *document.Document, manager string) (*do
 	}
 	managed := root.Get("metadata", "managedFields")
 	self := t.self(manager, metav1.ManagedFieldsOperationUpdate)
+	for _, path := range t.reset {
+		// What is below can only skip whole members of the root.
+		if len(path) > 1 && !live.Get(path...).Equal(root.Get(path...)) {
+			return nil, false
+		}
+	}
 	if live == nil {
 		if managed.Exists() {
 			return nil, false
@@ -128,8 +134,8 @@ func (t *Tracker) quickApply(live, applied *document.Document, manager string) (
 	if manager == "kubectl" && live.Get("metadata", "annotations", lastApplied).Exists() {
 		return nil, false
 	}
-	for _, name := range t.config.Reset {
-		if applied.Get(name).Exists() {
+	for _, path := range t.reset {
+		if applied.Get(path...).Exists() {
 			return nil, false
 		}
 	}

@@ -113,12 +113,16 @@ func at(t *testing.T, d *document.Document, r *rand.Rand) *document.Document {
 // TestQuick compares the quick ways with the library's, on objects that several managers write one after the other.
 func TestQuick(t *testing.T) {
 	var quick, slow [3]int
-	for seed := range uint64(120) {
+	within := func(seed uint64) bool { return seed >= 120 } // with a field of metadata that is reset
+	for seed := range uint64(160) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		tracker := newTracker(t, func(c *Config) {
 			c.Types = quickTypes()
 			if seed%2 == 0 {
 				c.Reset = []string{"status"}
+			}
+			if within(seed) {
+				c.Reset = []string{"metadata.labels"}
 			}
 		})
 		if err := tracker.init(); err != nil || tracker.root == nil {
@@ -161,6 +165,9 @@ func TestQuick(t *testing.T) {
 				}
 				if r.IntN(4) == 0 {
 					edit.Set("y", "status", "phase")
+				}
+				if within(seed) && step%2 == 0 {
+					edit.Set(fmt.Sprint(step%3), "metadata", "labels", []string{"x", "z"}[step/2%2])
 				}
 				if input, err = edit.Document(); err != nil {
 					t.Fatal(err)

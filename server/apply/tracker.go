@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +31,8 @@ type Config struct {
 	Versions []string
 	// Subresource through which fields are owned; "" for the object itself.
 	Subresource string
-	// Reset are the top-level fields that a write here cannot change and so cannot own:
-	// status for the object itself, metadata and spec for its status.
+	// Reset are the fields that a write here cannot change and so cannot own: status for the object itself,
+	// metadata and spec for its status. One of metadata is metadata.labels.
 	Reset []string
 	// Types of the kind.
 	Types *Types
@@ -53,7 +54,9 @@ type Tracker struct {
 
 	once   sync.Once
 	fields *managedfields.FieldManager
-	types  managedfields.TypeConverter
+	// reset are the paths of config.Reset.
+	reset [][]string
+	types managedfields.TypeConverter
 	// root is the type for quick ways, nil where there are none.
 	root       *mergeType
 	apiVersion string
@@ -79,7 +82,9 @@ func (t *Tracker) init() error {
 		if len(t.config.Reset) > 0 {
 			set := fieldpath.NewSet()
 			for _, name := range t.config.Reset {
-				set.Insert(fieldpath.MakePathOrDie(name))
+				path := strings.Split(name, ".")
+				t.reset = append(t.reset, path)
+				set.Insert(fieldPath(path))
 			}
 			sets := map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(t.config.Kind.GroupVersion().String()): set}
 			for _, version := range t.config.Versions {
@@ -93,6 +98,14 @@ func (t *Tracker) init() error {
 		t.root, t.apiVersion = t.rootType(), t.config.Kind.GroupVersion().String()
 	})
 	return t.err
+}
+
+func fieldPath(names []string) fieldpath.Path {
+	path := make(fieldpath.Path, len(names))
+	for i := range names {
+		path[i].FieldName = &names[i]
+	}
+	return path
 }
 
 // Update implements rest.FieldManager. An object whose fields cannot be tracked keeps the

@@ -82,6 +82,9 @@ type Version struct {
 	// Status enables the status subresource, with status left alone by the
 	// main resource.
 	Status bool `json:"status,omitempty"`
+	// StatusMetadata are the members of metadata that a write of the status takes
+	// too, as upstream's strategy of a kind that is older than its rule not to.
+	StatusMetadata []string `json:"statusMetadata,omitempty"`
 	// Scale enables the scale subresource.
 	Scale *Scale `json:"scale,omitempty"`
 	// Subresources beside status and scale.

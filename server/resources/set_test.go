@@ -114,6 +114,37 @@ func TestPacksAreCompiled(t *testing.T) {
 }
 
 // TestOverlayNames: every overlay is of a type that its package has.
+// TestStatusMetadata: a write of a status takes of metadata what upstream's strategies of v1.37 do, nothing where they call
+// ResetObjectMetaForStatus, as new kinds are to.
+func TestStatusMetadata(t *testing.T) {
+	all := []string{"annotations", "finalizers", "labels", "ownerReferences"}
+	want := map[string][]string{
+		"validatingadmissionpolicies": nil, "mutatingadmissionpolicies": nil, "servicecidrs": nil, "volumeattachments": nil,
+		"modules": nil, "strategies": nil, "policies": nil, "policybindings": nil,
+		"deployments": {"annotations", "finalizers", "ownerReferences"}, "pods": {"annotations", "finalizers", "labels"},
+	}
+	for _, name := range []string{
+		"replicasets", "statefulsets", "daemonsets", "horizontalpodautoscalers", "jobs", "cronjobs", "certificatesigningrequests",
+		"namespaces", "services", "nodes", "persistentvolumes", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas",
+		"ingresses", "poddisruptionbudgets", "customresourcedefinitions",
+	} {
+		want[name] = all
+	}
+	got := map[string][]string{}
+	for _, d := range builtinSet(t).Definitions() {
+		for i := range d.Versions {
+			if v := &d.Versions[i]; v.Status {
+				got[d.Resource] = v.StatusMetadata
+			} else if v.StatusMetadata != nil {
+				t.Errorf("%s has no status", d.Resource)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestOverlayNames(t *testing.T) {
 	set := builtinSet(t)
 	names, err := fs.Glob(BuiltinFS(), "overlays/*.yaml")
