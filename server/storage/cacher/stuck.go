@@ -106,6 +106,10 @@ func (c *Cacher) unstick(ctx context.Context) {
 		// Asked also where the cache came nearer: highest may be of before the storage was restored, which ends with a
 		// new list, and until then each look would wait for it.
 		rv, err := c.askRevision(ctx)
+		if err == nil && at < rv && rv < highest {
+			// What it was waited for is not there. The storage may have come to this revision just now.
+			_ = c.reach(ctx, rv, stuckLimit, false)
+		}
 		if err != nil || rv <= at || c.following.Load() != watch || c.rv.Load() != at {
 			continue
 		}

@@ -440,9 +440,10 @@ func TestQuietSharesNothing(t *testing.T) {
 // What others have heard may be of before the storage was restored: no watch is stuck for that, and nothing is read again.
 func TestQuietSharesThePast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &mute{fake: newFake()}
+		store := &eager{fake: newFake()}
 		c := newTestCacher(t, store, func(c *Config) { c.Revision = func() uint64 { return 1000000 } })
 		connect(t, c)
+		store.is.Store(true) // the revision that the cache is told is one that its watch has not come to yet
 		for range 60 {
 			store.skip(1)
 			time.Sleep(time.Minute)
