@@ -20,6 +20,7 @@ import (
 	restclient "k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"weir.dev/weir/abi/document"
 	"weir.dev/weir/server/apis/v1alpha1"
 )
 
@@ -319,14 +320,37 @@ func readObjects(stdin io.Reader, name string) ([]runtime.RawExtension, error) {
 			continue
 		}
 		var list struct {
+			metav1.TypeMeta
 			Items []json.RawMessage `json:"items"`
 		}
 		if json.Unmarshal(raw, &list) == nil && list.Items != nil {
 			for _, item := range list.Items {
+				if item, err = itemOf(list.TypeMeta, item); err != nil {
+					return nil, fmt.Errorf("%s: %w", name, err)
+				}
 				objects = append(objects, runtime.RawExtension{Raw: item})
 			}
 			continue
 		}
 		objects = append(objects, runtime.RawExtension{Raw: raw})
 	}
+}
+
+// itemOf gives an item of a list its apiVersion and kind. Items of a list of a built-in kind, as a server sends it, have none.
+func itemOf(list metav1.TypeMeta, item []byte) ([]byte, error) {
+	kind, ok := strings.CutSuffix(list.Kind, "List")
+	if !ok || kind == "" {
+		return item, nil
+	}
+	doc, err := document.Parse(item)
+	if err != nil {
+		return nil, err
+	}
+	if doc.Get("kind").Exists() {
+		return item, nil
+	}
+	if doc, err = doc.Edit().Set(list.APIVersion, "apiVersion").Set(kind, "kind").Document(); err != nil {
+		return nil, err
+	}
+	return doc.Bytes(), nil
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -87,6 +88,30 @@ func TestPolicyImpact(t *testing.T) {
 }
 
 // Whom nobody told where the server is, hears how to say it.
+// TestPolicyImpactReadsLists reads a list as a server sends it and one of kubectl: each item with its kind.
+func TestPolicyImpactReadsLists(t *testing.T) {
+	lists := `{"apiVersion":"weir.dev/v1alpha1","items":[{"metadata":{"name":"a"}},{"kind":"Other","metadata":{"name":"b"}}],"kind":"PolicyList","metadata":{}}
+---
+{"apiVersion":"v1","items":[{"apiVersion":"v1","kind":"ConfigMap"},{}],"kind":"List"}
+`
+	objects, err := readObjects(strings.NewReader(lists), "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, o := range objects {
+		got = append(got, string(o.Raw))
+	}
+	want := []string{`{"apiVersion":"weir.dev/v1alpha1","kind":"Policy","metadata":{"name":"a"}}`, `{"kind":"Other","metadata":{"name":"b"}}`,
+		`{"apiVersion":"v1","kind":"ConfigMap"}`, `{}`}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if _, err := readObjects(strings.NewReader(`{"items":["a",1],"kind":"PolicyList"}`), "-"); err == nil {
+		t.Error("items that are no objects are read")
+	}
+}
+
 func TestPolicyImpactWithoutServer(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("HOME", dir)
