@@ -155,7 +155,7 @@ func TestSlowWatcher(t *testing.T) {
 	all := newTester(t, servertest.Options{Config: server.Config{EtcdServers: []string{address},
 		Storage: server.StorageConfig{WatchCacheSizes: []string{"configmaps#16"}}}})
 	slow := all.configMap("default", "slow")
-	ctx, cancel := context.WithTimeout(t.Context(), awaitTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*awaitTimeout) // for many large writes
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, all.env.URL()+configMapsPath+"?watch=true&resourceVersion="+slow.GetResourceVersion(), nil)
 	if err != nil {
