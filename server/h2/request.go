@@ -155,10 +155,15 @@ func refusal(code int, text string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, text, code) })
 }
 
-// header returns fields as net/http has them. Their values share one array.
+// manyFields is how many fields of a request there is room for from the first. A client can repeat one that it has named
+// before for a byte: room for as many names would cost it next to nothing, and much here.
+const manyFields = 32
+
+// header returns fields as net/http has them. The values of the first names share one array.
 func (c *conn) header(fields []hpackField) http.Header {
-	header := make(http.Header, len(fields))
-	values := make([]string, 0, len(fields))
+	room := min(len(fields), manyFields)
+	header := make(http.Header, room)
+	values := make([]string, 0, room)
 	for _, field := range fields {
 		name := c.canonicalName(field.Name)
 		if earlier, ok := header[name]; ok {
