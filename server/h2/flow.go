@@ -19,10 +19,11 @@ func (f *inflow) take(n uint32) bool {
 	return true
 }
 
-// give notes that n bytes have been read. It returns what to tell the client, which is 0 until it is worth a frame.
+// give notes that n bytes have been read. It returns what to tell the client, which is 0 until it is worth a frame: where
+// others have much that is not read, that is when the client has little left to send.
 func (f *inflow) give(n int) uint32 {
 	f.unsent += int64(n)
-	if f.unsent == 0 || f.unsent < f.size/4 {
+	if f.unsent == 0 || f.unsent < min(f.size/4, f.avail) {
 		return 0
 	}
 	told := f.unsent
