@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
@@ -69,6 +70,8 @@ type Server struct {
 
 	// starting and stopping hold /readyz back.
 	starting, stopping *gate
+	// opening holds requests back.
+	opening *opening
 }
 
 // New opens storage, makes certificates and the admin's kubeconfig, and listens. ctx bounds
@@ -91,6 +94,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		starting: newGate("the configuration is being loaded"), stopping: newGate(""),
 	}
 	s.stopping.set(nil)
+	s.opening = newOpening(openingPatience, s.serves)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -351,6 +355,7 @@ func (s *Server) handler() (http.Handler, error) {
 		Logger:        s.logger,
 		Authenticator: s.access.authenticator,
 		Authorizer:    s.access.authorizer,
+		Open:          s.opening.wait,
 		RequestInfo: &apirequest.RequestInfoFactory{
 			APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")},
 		Pin: func(ctx context.Context) (context.Context, func()) {
@@ -364,6 +369,13 @@ func (s *Server) handler() (http.Handler, error) {
 		Audit:                       s.audit,
 		Metrics:                     requests,
 	})
+}
+
+// serves reports whether a resource is in the snapshot in force.
+func (s *Server) serves(gr schema.GroupResource) bool {
+	snapshot, release := s.loader.Holder().Acquire()
+	defer release()
+	return snapshot.Resource(gr.Group, gr.Resource) != nil
 }
 
 // stored returns what stores a built-in resource.
@@ -418,6 +430,8 @@ func (s *Server) Run(ctx context.Context) error {
 		owned.Go(func() { s.storages.count(background) })
 		s.garbage.Run(background) // not before all kinds are known
 	})
+	stopWaiting := s.opening.begin()
+	defer stopWaiting()
 	served := make(chan error, 1)
 	go func() { served <- s.http.ServeTLS(s.listener, "", "") }()
 
@@ -429,6 +443,7 @@ func (s *Server) Run(ctx context.Context) error {
 		failed = errors.New("the embedded etcd ended by itself; the log says why")
 	}
 	s.stopping.set(errors.New("the server is shutting down"))
+	stopWaiting()
 	h2.Hurry(s.listener, stallPatience)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.config.ShutdownTimeout)
 	defer cancel()
@@ -452,16 +467,18 @@ func (s *Server) start(ctx context.Context, owned *sync.WaitGroup) {
 	for _, step := range []struct {
 		name string
 		run  func(context.Context) error
+		then func()
 	}{
-		{"namespaces", s.bootstrapNamespaces},
-		{"configuration", s.loader.WaitReady},
-		{"strategies", s.bootstrapStrategies},
-		{"access", s.access.ready},
-		{"defaults", func(ctx context.Context) error { return s.followDefaults(ctx, owned) }},
+		{"namespaces", s.bootstrapNamespaces, func() {}},
+		{"configuration", s.loader.WaitReady, func() {}},
+		{"strategies", s.bootstrapStrategies, s.opening.ruled},
+		{"access", s.access.ready, s.opening.opened},
+		{"defaults", func(ctx context.Context) error { return s.followDefaults(ctx, owned) }, func() {}},
 	} {
 		for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			err := step.run(ctx)
 			if err == nil {
+				step.then()
 				break
 			}
 			if ctx.Err() != nil {
@@ -492,7 +509,21 @@ func (s *Server) bootstrapNamespaces(ctx context.Context) error {
 	if !ok {
 		return errors.New("namespaces are not served")
 	}
-	return controllers.Bootstrap(ctx, creater, controllers.SystemNamespaces())
+	names := slices.DeleteFunc(controllers.SystemNamespaces(), func(name string) bool {
+		return s.has(ctx, schema.GroupResource{Resource: "namespaces"}, name)
+	})
+	return controllers.Bootstrap(ctx, creater, names)
+}
+
+// has reports whether an object of a built-in resource is known to be there. A start asks before it creates: a storage that is
+// full refuses a create even of what is there already.
+func (s *Server) has(ctx context.Context, gr schema.GroupResource, name string) bool {
+	getter, ok := s.stored(gr.Group, gr.Resource).(rest.Getter)
+	if !ok {
+		return false
+	}
+	_, err := getter.Get(ctx, name, &metav1.GetOptions{})
+	return err == nil
 }
 
 // closeAudit writes the events that are still in memory.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,6 +27,9 @@ func (s *Server) bootstrapStrategies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	strategies = slices.DeleteFunc(strategies, func(obj *document.Document) bool {
+		return s.has(ctx, strategyResource, rest.MetaOf(obj).Name())
+	})
 	return s.createStrategies(ctx, strategies)
 }
 

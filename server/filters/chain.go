@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 
 	"weir.dev/weir/server/audit"
+	"weir.dev/weir/server/request"
 )
 
 // Config says what the chain needs.
@@ -20,6 +22,8 @@ type Config struct {
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
 	RequestInfo   apirequest.RequestInfoResolver
+	// Open returns nil when a request may be asked about and served: while a server starts it waits for that. nil: any may.
+	Open func(context.Context, *request.Info, user.Info) error
 	// Pin fixes the set of resources and extensions that a request uses. release is called when
 	// the request is done, or for a watch when it has started.
 	Pin func(ctx context.Context) (pinned context.Context, release func())
@@ -61,6 +65,7 @@ func Chain(handler http.Handler, c Config) (http.Handler, error) {
 	}
 	handler = withSnapshot(handler, c.Pin)
 	handler = withAuthorization(handler, c.Authorizer)
+	handler = withOpening(handler, c.Open)
 	handler = withMaxInFlight(handler, c.MaxRequestsInFlight, c.MaxMutatingRequestsInFlight, c.Metrics)
 	handler = withImpersonation(handler, c.Authorizer)
 	handler = withAudit(handler, c.Audit)

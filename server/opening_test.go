@@ -1,0 +1,122 @@
+package server_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"weir.dev/weir/server"
+	"weir.dev/weir/server/servertest"
+)
+
+const (
+	policyPath  = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	bindingPath = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+	crdPath     = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+	noConfigMaps = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"none"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["CREATE"]}]},
+		"validations":[{"expression":"false","message":"none today"}]}}`
+	noConfigMapsBinding = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicyBinding","metadata":{"name":"none"},
+		"spec":{"policyName":"none","validationActions":["Deny"]}}`
+	kites = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"kites.example.com"},"spec":{"group":"example.com",
+		"names":{"plural":"kites","singular":"kite","kind":"Kite"},"scope":"Namespaced",
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+)
+
+// TestOpening: a server that starts writes nothing before the policies that are stored judge it, and does not deny that there is
+// a resource that it does not know yet. Who asks waits.
+func TestOpening(t *testing.T) {
+	_, address := startEtcd(t)
+	options := servertest.Options{Config: server.Config{EtcdServers: []string{address}}}
+	first := newTester(t, options)
+	for path, body := range map[string]string{policyPath: noConfigMaps, bindingPath: noConfigMapsBinding, crdPath: kites} {
+		if code, out := first.request(http.MethodPost, path, body); code != http.StatusCreated {
+			t.Fatalf("%s: %d %s", path, code, out)
+		}
+	}
+	options.NotReady = true
+	for round := range 3 {
+		next := newTester(t, options)
+		var asking sync.WaitGroup
+		for i := range 4 {
+			asking.Go(func() {
+				body := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"cm-%d-%d"}}`, round, i)
+				if code, out := next.ask(http.MethodPost, configMapsPath, body); code != http.StatusForbidden && code != http.StatusUnprocessableEntity {
+					t.Errorf("a create that a policy denies: %d %s", code, out)
+				}
+			})
+			asking.Go(func() {
+				if code, out := next.ask(http.MethodGet, "/apis/example.com/v1/namespaces/default/kites", ""); code != http.StatusOK {
+					t.Errorf("a list of custom resources: %d %s", code, out)
+				}
+			})
+			asking.Go(func() {
+				if code, out := next.ask(http.MethodGet, "/apis/example.com/v1", ""); code != http.StatusOK {
+					t.Errorf("discovery: %d %s", code, out)
+				}
+			})
+		}
+		asking.Wait()
+	}
+}
+
+// TestOpeningUnreadable: while a policy cannot be read nothing is written but what mends it.
+func TestOpeningUnreadable(t *testing.T) {
+	etcd, address := startEtcd(t)
+	options := servertest.Options{Config: server.Config{EtcdServers: []string{address}}}
+	newTester(t, options)
+	if _, err := etcd.Client().Put(t.Context(), "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/odd", "{not json"); err != nil {
+		t.Fatal(err)
+	}
+	options.NotReady = true
+	next := newTester(t, options)
+	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	code, out := next.ask(http.MethodPost, configMapsPath, body)
+	if code != http.StatusServiceUnavailable || !strings.Contains(out, "no policy and no strategy is in force yet") {
+		t.Errorf("a create: %d %s", code, out)
+	}
+	if code, out := next.ask(http.MethodGet, "/apis/example.com/v1/kites", ""); code != http.StatusServiceUnavailable {
+		t.Errorf("a resource that may be there: %d %s", code, out)
+	}
+	for _, path := range []string{configMapsPath, "/apis", "/openapi/v3"} {
+		if code, out := next.ask(http.MethodGet, path, ""); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, out)
+		}
+	}
+	const unsafe = `{"apiVersion":"v1","kind":"DeleteOptions","ignoreStoreReadErrorWithClusterBreakingPotential":true}`
+	if code, out := next.ask(http.MethodDelete, policyPath+"/odd", unsafe); code != http.StatusOK {
+		t.Fatalf("the row's deletion: %d %s", code, out)
+	}
+	next.eventually("a create", func() error {
+		code, out := next.ask(http.MethodPost, configMapsPath, body)
+		if code != http.StatusCreated {
+			return fmt.Errorf("%d %s", code, out)
+		}
+		return nil
+	})
+}
+
+// ask is request for goroutines of a test: it does not end it.
+func (t *tester) ask(method, path, body string) (int, string) {
+	req, err := http.NewRequestWithContext(t.Context(), method, t.env.URL()+path, strings.NewReader(body))
+	if err != nil {
+		return 0, err.Error()
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := t.env.Client().Do(req)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return resp.StatusCode, string(text)
+}
