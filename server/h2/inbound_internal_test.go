@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -46,5 +47,43 @@ func TestMisdeclared(t *testing.T) {
 				t.Errorf("the body ends with %v", err)
 			}
 		})
+	}
+}
+
+// A client that has taken what was left of a window hears of what was read before.
+func TestReadBeforeTheWindowEnds(t *testing.T) {
+	c := &conn{server: &server{}, hs: &http.Server{}, values: t.Context(), ended: func() bool { return false }, streams: map[uint32]*stream{}}
+	c.out.init(&buffers{})
+	c.framer = http2.NewFramer(&c.out, nil)
+	c.server.StreamWindow = 1000
+	c.inflow.init(100)
+	c.lastID = 1
+	st, _ := c.openLocked(1)
+	st.declared = -1
+	var wire bytes.Buffer
+	framer := http2.NewFramer(&wire, &wire)
+	send := func(size int) {
+		t.Helper()
+		if err := framer.WriteData(1, false, []byte(strings.Repeat("x", size))); err != nil {
+			t.Fatal(err)
+		}
+		f, err := framer.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.processData(f.(*http2.DataFrame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const read = 20
+	send(60)
+	c.giveLocked(st, read)
+	if len(c.out.buf) > 0 {
+		t.Error("a frame is sent for a fifth of the window, of which there is more")
+	}
+	send(40)
+	f, err := http2.NewFramer(nil, bytes.NewReader(c.out.buf)).ReadFrame()
+	if update, ok := f.(*http2.WindowUpdateFrame); !ok || update.StreamID != 0 || update.Increment != read {
+		t.Errorf("the client, which may not send, hears %v, %v", f, err)
 	}
 }

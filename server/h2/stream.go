@@ -169,7 +169,7 @@ func (c *conn) run(st *stream) {
 
 // giveLocked gives back n bytes of the window of the connection, and of st unless it is nil or takes no more.
 func (c *conn) giveLocked(st *stream, n int) {
-	if n == 0 || c.closed {
+	if c.closed {
 		return
 	}
 	if told := c.inflow.give(n); told > 0 {
