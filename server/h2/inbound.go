@@ -200,7 +200,8 @@ func (c *conn) processData(f *http2.DataFrame) error {
 	if f.StreamEnded() {
 		err = c.endRequestLocked(st)
 	}
-	c.giveLocked(nil, int(f.Length)-kept) // 0 too: what was read before is worth a frame where this has left little of the window
+	// None too: what was read before may be worth a frame, now that less of the window is left.
+	c.giveLocked(nil, int(f.Length)-kept)
 	if kept == len(data) { // of padding; what a handler does not want is not asked for
 		if told := st.inflow.give(int(f.Length) - kept); told > 0 && !st.requestEnded {
 			_ = c.framer.WriteWindowUpdate(id, told)

@@ -176,8 +176,11 @@ func (c *conn) drained(err error) {
 	if err != nil {
 		c.failLocked()
 	}
-	parked := c.out.parked
-	c.out.parked = false
+	// This may be late, when a later send has parked: the goroutine that is at that calls drained too.
+	parked := c.out.parked && !c.cork.busy()
+	if parked {
+		c.out.parked = false
+	}
 	c.mu.Unlock()
 	if parked { // else somebody sends, or there was only what TLS says by itself
 		c.flush()

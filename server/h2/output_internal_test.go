@@ -50,3 +50,20 @@ func TestChunksHaveNoMoreThanTheRoom(t *testing.T) {
 		t.Error("a closed stream waits")
 	}
 }
+
+// Who has sent what a socket did not take, and says so late, does not end the wait for what another sends meanwhile: a
+// connection that is to end would not wait for it, and cut it off.
+func TestDrainedLate(t *testing.T) {
+	c := &conn{cork: &corkedConn{draining: true}} // the goroutine of a later send
+	c.out.init(&buffers{})
+	c.out.flushing, c.out.parked = true, true
+	c.drained(nil) // of an earlier one
+	if !c.out.flushing || !c.out.parked {
+		t.Error("nobody waits for the socket, which has not taken all")
+	}
+	c.cork.draining = false
+	c.drained(nil)
+	if c.out.flushing || c.out.parked {
+		t.Error("somebody waits for the socket, which has taken all")
+	}
+}
