@@ -326,6 +326,7 @@ func (c *conn) waitLocked(st *stream) {
 	st.writable.Wait()
 	c.pace.waiting--
 	st.waits = false
+	c.leaveLocked(st) // its own window may have woken it before its turn, which would be lost on one that waits no more
 }
 
 // leaveLocked takes st out of the waiters.
