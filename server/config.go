@@ -12,6 +12,7 @@ import (
 	"weir.dev/weir/host"
 	"weir.dev/weir/server/audit"
 	"weir.dev/weir/server/recording"
+	"weir.dev/weir/server/storage/etcd3"
 	"weir.dev/weir/server/storage/value/encryption"
 )
 
@@ -142,6 +143,7 @@ func (c *Config) Complete() {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	c.Logger = quietOutages(c.Logger)
 }
 
 // Validate returns everything that is wrong with c, in the terms of the flags of `weir serve`.
@@ -174,6 +176,11 @@ func (c *Config) Validate() error {
 	external := len(c.EtcdServers)+len(c.Storage.ServersOverrides) > 0
 	if !external && (c.EtcdCAFile != "" || c.EtcdCertFile != "") {
 		errs = append(errs, errors.New("--etcd-cafile and --etcd-certfile are for an external etcd: give --etcd-servers too"))
+	}
+	for _, endpoint := range c.EtcdServers {
+		if err := etcd3.ValidEndpoint(endpoint); err != nil {
+			errs = append(errs, fmt.Errorf("--etcd-servers: %w", err))
+		}
 	}
 	if len(c.EtcdServers) > 0 && c.EmbeddedEtcdListen != "" {
 		errs = append(errs, errors.New("--embedded-etcd-listen is for the embedded etcd: leave out --etcd-servers"))

@@ -22,8 +22,9 @@ type etcd struct {
 	// name is that of its health check, as upstream's: etcd, etcd-override-0, etcd-override-1, …
 	name   string
 	client *clientv3.Client
-	// embedded and space are nil for an external one.
+	// embedded and space are nil for an external one, members for the embedded one.
 	embedded *etcd3.Embedded
+	members  *etcd3.Members
 	space    interface{ Full() error }
 	// done is closed when the embedded one ends by itself; nil for an external one.
 	done      <-chan struct{}
@@ -50,19 +51,22 @@ func openEtcd(ctx context.Context, c *Config) (*etcd, error) {
 }
 
 func dialEtcd(name string, endpoints []string, c *Config) (*etcd, error) {
-	client, err := etcd3.Dial(etcd3.DialConfig{
-		Endpoints: endpoints, CAFile: c.EtcdCAFile, CertFile: c.EtcdCertFile, KeyFile: c.EtcdKeyFile, Logger: c.Logger})
+	members, err := etcd3.DialMembers(etcd3.DialConfig{
+		Endpoints: endpoints, CAFile: c.EtcdCAFile, CertFile: c.EtcdCertFile, KeyFile: c.EtcdKeyFile, Logger: c.Logger.With("etcd", name)})
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %v: %w", endpoints, err)
 	}
-	return &etcd{name: name, client: client, closeEtcd: client.Close}, nil
+	return &etcd{name: name, client: members.Client(), members: members, closeEtcd: members.Close}, nil
 }
 
 // start begins to watch over the etcd and to drop its history.
 func (e *etcd) start(c *Config, metrics *etcd3.Metrics) (err error) {
 	logger := c.Logger.With("etcd", e.name)
-	if e.health, err = etcd3.StartHealth(etcd3.HealthConfig{Client: e.client, Embedded: e.embedded, Logger: logger}); err != nil {
+	if e.health, err = etcd3.StartHealth(etcd3.HealthConfig{Client: e.client, Embedded: e.embedded, Members: e.members, Logger: logger}); err != nil {
 		return err
+	}
+	if e.members != nil {
+		metrics.Report(e.name, e.members)
 	}
 	e.leases, err = etcd3.NewLeases(etcd3.LeasesConfig{Client: e.client, Metrics: metrics,
 		Reuse: time.Duration(c.Storage.LeaseReuseSeconds) * time.Second})
@@ -91,7 +95,7 @@ func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) e
 	if full := (*etcd3.FullError)(nil); errors.As(e.full(ctx), &full) && full.Blocked {
 		return full
 	}
-	if err := e.health.Down(); err != nil {
+	if err := e.health.Why(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -101,12 +105,27 @@ func (e *etcd) ping(ctx context.Context, prefix string, timeout time.Duration) e
 		_, err := e.client.Get(ctx, prefix+"/health", clientv3.WithCountOnly())
 		answered <- err
 	})
+	var err error
 	select {
-	case err := <-answered:
-		return err
+	case err = <-answered:
 	case <-ctx.Done():
-		return ctx.Err()
+		err = ctx.Err()
 	}
+	if failed := e.members.Failed(); err != nil && failed != nil {
+		return fmt.Errorf("%w: %w", err, failed)
+	}
+	return err
+}
+
+// silent returns which members of an external one do not answer, as a warning: the others have their requests.
+func (e *etcd) silent() error {
+	if e.members == nil {
+		return nil
+	}
+	if err := e.members.Silent(); err != nil {
+		return &warning{fmt.Errorf("members that do not answer, and get no requests: %w", err)}
+	}
+	return nil
 }
 
 func (e *etcd) close() error {
@@ -199,6 +218,9 @@ func (c *clusters) readiness(config *Config) (healthy, ready []check) {
 			err := e.ping(ctx, config.EtcdPrefix, config.Storage.HealthcheckTimeout)
 			if err != nil && e.space != nil {
 				return &warning{err}
+			}
+			if err == nil {
+				return e.silent()
 			}
 			return err
 		}})

@@ -147,6 +147,8 @@ func TestConfigValidate(t *testing.T) {
 		{"quota of an external etcd", Config{EtcdServers: []string{"x"}, EmbeddedEtcdQuotaBytes: 1 << 30}, "--embedded-etcd-quota-backend-bytes is for the embedded"},
 		{"quota in GiB", Config{EmbeddedEtcdQuotaBytes: 8}, "--embedded-etcd-quota-backend-bytes 8: give 16777216 bytes at least"},
 		{"quota by default", Config{EtcdServers: []string{"x"}, EmbeddedEtcdQuotaBytes: DefaultEmbeddedEtcdQuotaBytes}, ""},
+		{"scheme of an etcd", Config{EtcdServers: []string{"http://etcd:2379", "ftp://x"}}, `--etcd-servers: endpoint "ftp://x"`},
+		{"etcd without a host", Config{EtcdServers: []string{"http://"}}, `--etcd-servers: endpoint "http://" has no host`},
 		{"prefix", Config{EtcdPrefix: "registry"}, "--etcd-prefix"},
 	}
 	for _, tc := range tests {

@@ -147,6 +147,11 @@ func parseOverrides(overrides []string) ([]serversOverride, error) {
 		if !valid {
 			return nil, fmt.Errorf("--etcd-servers-overrides %q: give GROUP/RESOURCE#URL;URL…, such as /events#https://etcd-2:2379", text)
 		}
+		for _, server := range o.servers {
+			if err := etcd3.ValidEndpoint(server); err != nil {
+				return nil, fmt.Errorf("--etcd-servers-overrides %s: %w", name, err)
+			}
+		}
 		for _, other := range out {
 			if other.resource == o.resource {
 				return nil, fmt.Errorf("--etcd-servers-overrides: %s is placed twice", o.resource)

@@ -22,6 +22,7 @@ func TestParseOverrides(t *testing.T) {
 		{"/events#http://a;", nil},
 		{"/#http://a", nil},
 		{"/events#http://a#b", nil},
+		{"/events#ftp://a", nil},
 	}
 	for _, tc := range tests {
 		t.Run(tc.text, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -14,14 +15,20 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 )
 
-// Upstream's keepalive and dial times.
+// Of a connection on which nothing came for keepaliveTime it is asked whether it lives. Upstream's are 30 and 10 seconds, for which
+// all would wait that is sent to a machine that has gone without a word. gRPC takes no shorter time than this, and an etcd, by
+// its own default, none below 5 seconds; one that wants it longer says so, and gRPC doubles it.
 const (
-	keepaliveTime    = 30 * time.Second
-	keepaliveTimeout = 10 * time.Second
-	dialTimeout      = 20 * time.Second
+	keepaliveTime    = 10 * time.Second
+	keepaliveTimeout = 4 * time.Second
 )
+
+// dialTimeout is upstream's.
+const dialTimeout = 20 * time.Second
 
 // Pauses between attempts to connect, and how long one may take.
 const (
@@ -63,8 +70,8 @@ func (c DialConfig) Validate() error {
 		return errors.New("etcd: endpoints missing")
 	}
 	for _, e := range c.Endpoints {
-		if e == "" {
-			return errors.New("etcd: empty endpoint")
+		if err := ValidEndpoint(e); err != nil {
+			return fmt.Errorf("etcd: %w", err)
 		}
 	}
 	if (c.CertFile == "") != (c.KeyFile == "") {
@@ -76,43 +83,99 @@ func (c DialConfig) Validate() error {
 	return nil
 }
 
+// ValidEndpoint returns why an endpoint cannot be one.
+func ValidEndpoint(endpoint string) error {
+	scheme, rest, ok := strings.Cut(endpoint, "://")
+	switch {
+	case endpoint == "":
+		return errors.New("empty endpoint")
+	case !ok && (strings.HasPrefix(endpoint, "unix:") || strings.HasPrefix(endpoint, "unixs:")):
+		return nil
+	case !ok:
+		rest = endpoint
+	case scheme == "unix" || scheme == "unixs":
+		if rest == "" {
+			return fmt.Errorf("endpoint %q has no path", endpoint)
+		}
+		return nil
+	case scheme != "http" && scheme != "https":
+		return fmt.Errorf("endpoint %q: its scheme is none of http, https and unix", endpoint)
+	}
+	u, err := url.Parse("http://" + rest)
+	switch {
+	case err != nil || u.User != nil: // it may hold a password: it is not told
+		return errors.New("an endpoint is no URL, such as https://etcd-1:2379")
+	case u.Hostname() == "":
+		return fmt.Errorf("endpoint %q has no host", endpoint)
+	}
+	return nil
+}
+
 // Dial returns a client. It does not wait for a connection: a Store's Ping tells
 // whether there is one. Close the client when done.
 func Dial(cfg DialConfig) (*clientv3.Client, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	secured, err := cfg.tls()
+	secured, err := cfg.prepare()
 	if err != nil {
 		return nil, err
 	}
-	limit := cfg.MaxObjectBytes
+	return cfg.dial(secured, nil)
+}
+
+// prepare checks the configuration and returns what is to be said of TLS.
+func (c DialConfig) prepare() (*tls.Config, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return c.tls()
+}
+
+// dial returns a client whose connections are held where held is not nil.
+func (c DialConfig) dial(secured *tls.Config, held *heldConns) (*clientv3.Client, error) {
+	limit := c.MaxObjectBytes
 	if limit == 0 {
 		limit = DefaultMaxObjectBytes
 	}
+	options := []grpc.DialOption{
+		redial(),
+		grpc.WithStaticStreamWindowSize(streamWindow),
+		grpc.WithStaticConnWindowSize(connWindow),
+	}
+	if held != nil {
+		options = append(options, grpc.WithTransportCredentials(&holding{c.credentials(secured), held}))
+	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints:            cfg.Endpoints,
+		Endpoints:            c.Endpoints,
 		DialTimeout:          dialTimeout,
 		DialKeepAliveTime:    keepaliveTime,
 		DialKeepAliveTimeout: keepaliveTimeout,
 		TLS:                  secured,
 		MaxCallSendMsgSize:   limit + requestOverhead,
 		MaxCallRecvMsgSize:   math.MaxInt32,
-		Logger:               newZap(cfg.Logger),
-		// gRPC's own pauses grow to two minutes, for which an etcd that is back would not be noticed.
-		DialOptions: []grpc.DialOption{
-			grpc.WithConnectParams(grpc.ConnectParams{
-				Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialLast},
-				MinConnectTimeout: redialTimeout,
-			}),
-			grpc.WithStaticStreamWindowSize(streamWindow),
-			grpc.WithStaticConnWindowSize(connWindow),
-		},
+		Logger:               newZap(c.Logger),
+		DialOptions:          options,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: dial: %w", err)
 	}
 	return client, nil
+}
+
+// redial bounds the pauses between attempts to connect: gRPC's own grow to two minutes, for which an etcd that is back would
+// not be noticed.
+func redial() grpc.DialOption {
+	return grpc.WithConnectParams(grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: redialFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: redialLast},
+		MinConnectTimeout: redialTimeout,
+	})
+}
+
+// credentials are those that etcd's client takes: what the first endpoint is goes for all.
+func (c DialConfig) credentials(secured *tls.Config) credentials.TransportCredentials {
+	first := c.Endpoints[0]
+	if strings.HasPrefix(first, "http://") || secured == nil && !strings.HasPrefix(first, "unixs:") {
+		return insecure.NewCredentials()
+	}
+	return credentials.NewTLS(secured)
 }
 
 // tls returns nil where nothing asks for TLS.

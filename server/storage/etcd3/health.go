@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,16 +32,26 @@ const (
 	idleLooks = 10
 	// downPause is the time between two questions to an etcd that does not answer.
 	downPause = 100 * time.Millisecond
+	// downTold is the time between lines of the log about an etcd that stays down.
+	downTold = time.Minute
 )
 
 // errDown is the cause with which requests end that an etcd does not answer.
 var errDown = errors.New("etcd does not answer")
+
+// IsDown reports whether something failed because an etcd does not answer, which its Health has logged, also where an API status
+// has no more of that than its text.
+func IsDown(err error) bool {
+	return errors.Is(err, errDown) || err != nil && strings.Contains(err.Error(), errDown.Error())
+}
 
 // HealthConfig says how an etcd is watched. Only Client is required.
 type HealthConfig struct {
 	Client *clientv3.Client
 	// Embedded is whose Client it is; nil for an etcd elsewhere.
 	Embedded *Embedded
+	// Members are those of an etcd elsewhere, whose Client it is; nil where they are not asked one by one.
+	Members *Members
 	// Interval between looks at whether requests wait; 0 means DefaultHealthInterval.
 	Interval time.Duration
 	// Timeout is how long nothing at all may be answered before the etcd counts as down; 0 means DefaultHealthTimeout.
@@ -71,6 +84,7 @@ func (c HealthConfig) Validate() error {
 type Health struct {
 	client   *clientv3.Client
 	embedded *Embedded
+	members  *Members
 	interval time.Duration
 	timeout  time.Duration
 	clock    clock.Clock
@@ -78,13 +92,16 @@ type Health struct {
 
 	waiting  atomic.Int64  // requests under way
 	answered atomic.Uint64 // requests that were answered, so far
+	turned   atomic.Int64  // requests that were not sent, as the etcd is down
 	phase    atomic.Pointer[phase]
 
 	history atomic.Pointer[history]
 	// seen is the revision of the last answer to a question of its own; only run's goroutine changes it.
 	seen atomic.Int64
-	// asking is the question under way; only run's goroutine uses it.
+	// asking is the question under way; only run's goroutine uses it, as those below.
 	asking chan answer
+	// told is when the log said last that the etcd is down, since downSince.
+	told, downSince time.Time
 
 	refusals refusals
 	// ahead is what watches of the etcd keep, of all its Stores.
@@ -98,13 +115,15 @@ type Health struct {
 type phase struct {
 	// err is why it is down, nil while it is up. next is that of the phase behind it, set before over ends.
 	err, next error
+	// why is err with what is known of each member, for operators: it names addresses.
+	why error
 	// over ends with the phase.
 	over context.Context //nolint:containedctx // it is what the requests of the phase hang on
 	end  context.CancelFunc
 }
 
 func newPhase(err error) *phase {
-	p := &phase{err: err}
+	p := &phase{err: err, why: err}
 	p.over, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -114,7 +133,7 @@ func StartHealth(cfg HealthConfig) (*Health, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	h := &Health{client: cfg.Client, embedded: cfg.Embedded, interval: cfg.Interval, timeout: cfg.Timeout, clock: cfg.Clock, logger: cfg.Logger}
+	h := &Health{client: cfg.Client, embedded: cfg.Embedded, members: cfg.Members, interval: cfg.Interval, timeout: cfg.Timeout, clock: cfg.Clock, logger: cfg.Logger}
 	if h.interval == 0 {
 		h.interval = DefaultHealthInterval
 	}
@@ -147,6 +166,14 @@ func (h *Health) Down() error {
 		return nil
 	}
 	return h.phase.Load().err
+}
+
+// Why is Down for operators: it says of each member what is wrong, with its address.
+func (h *Health) Why() error {
+	if h == nil {
+		return nil
+	}
+	return h.phase.Load().why
 }
 
 // full returns why the etcd has refused a write for want of space: of an embedded one, nil for another.
@@ -182,6 +209,7 @@ func (h *Health) during(ctx context.Context, cancel context.CancelFunc) (context
 	p := h.phase.Load()
 	ctx, end := context.WithCancelCause(ctx)
 	if p.err != nil {
+		h.turned.Add(1)
 		end(p.err)
 		return ctx, cancel
 	}
@@ -282,11 +310,12 @@ func (h *Health) run(ctx context.Context) {
 			continue
 		}
 		idle = 0
+		began := time.Now()
 		err := h.ask(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil || h.answered.Load() != answered:
+		case err == nil || h.answered.Load() != answered || h.members.answeredSince(began):
 			h.set(nil)
 		default:
 			h.set(fmt.Errorf("%w: %w", errDown, err))
@@ -343,15 +372,45 @@ func (h *Health) ask(ctx context.Context) error {
 // set begins a phase unless the one that there is says the same.
 func (h *Health) set(err error) {
 	was := h.phase.Load()
-	if (was.err == nil) == (err == nil) {
+	why := err
+	if failed := h.members.Failed(); err != nil && failed != nil {
+		why = fmt.Errorf("%w: %w", errDown, failed)
+	}
+	if (was.err == nil) == (err == nil) && (why == nil || why.Error() == was.why.Error()) {
+		h.tellDown(was.why)
 		return
 	}
 	was.next = err
-	h.phase.Store(newPhase(err))
+	now := newPhase(err)
+	now.why = why
+	h.phase.Store(now)
 	was.end()
-	if err != nil {
-		h.logger.Error("etcd is down", "endpoints", h.client.Endpoints(), "error", err)
+	switch {
+	case err == nil:
+		h.logger.Info("etcd answers again", "endpoints", h.endpoints(), "after", h.clock.Now().Sub(h.downSince).Round(time.Millisecond))
+	case was.err == nil:
+		h.told, h.downSince = h.clock.Now(), h.clock.Now()
+		h.turned.Store(0)
+		h.logger.Error("etcd is down", "endpoints", h.endpoints(), "error", why)
+	default:
+		h.tellDown(why)
+	}
+}
+
+// tellDown says once in a while that an etcd is still down.
+func (h *Health) tellDown(why error) {
+	now := h.clock.Now()
+	if why == nil || now.Sub(h.told) < downTold {
 		return
 	}
-	h.logger.Info("etcd answers again", "endpoints", h.client.Endpoints())
+	h.told = now
+	h.logger.Error("etcd is still down", "endpoints", h.endpoints(), "since", h.downSince, "refused", h.turned.Load(), "error", why)
+}
+
+// endpoints are those of the configuration, also of members that get no requests now.
+func (h *Health) endpoints() []string {
+	if h.members == nil {
+		return h.client.Endpoints()
+	}
+	return slices.Sorted(maps.Keys(h.members.Answering()))
 }

@@ -25,6 +25,7 @@ type Metrics struct {
 	undecodable  *prometheus.CounterVec
 	listDuration *prometheus.HistogramVec
 	leased       prometheus.Histogram
+	members      *prometheus.GaugeVec
 	lists        *storage.ListMetrics
 }
 
@@ -64,6 +65,10 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 			Help:    "Number of objects attached to a single etcd lease.",
 			Buckets: []float64{10, 50, 100, 500, 1000, 2500, 5000},
 		}),
+		members: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_etcd_member_answers",
+			Help: "Whether a member of an etcd has answered when it was asked last. One that has not gets no requests while another does.",
+		}, []string{"etcd", "endpoint"}),
 	}
 	var err error
 	m.duration, err = register(registerer, m.duration, err)
@@ -75,6 +80,7 @@ func NewMetrics(registerer prometheus.Registerer) (*Metrics, error) {
 	m.undecodable, err = register(registerer, m.undecodable, err)
 	m.listDuration, err = register(registerer, m.listDuration, err)
 	m.leased, err = register(registerer, m.leased, err)
+	m.members, err = register(registerer, m.members, err)
 	lists, failed := storage.NewListMetrics(registerer)
 	m.lists = lists
 	if err = errors.Join(err, failed); err != nil {
@@ -110,6 +116,13 @@ func (m *Metrics) Forget(group, resource string) {
 	m.undecodable.DeletePartialMatch(labels)
 	m.listDuration.DeletePartialMatch(labels)
 	m.lists.Forget(group, resource)
+}
+
+// Report has the series of the members of an etcd, which the server calls name.
+func (m *Metrics) Report(name string, members *Members) {
+	members.mu.Lock()
+	defer members.mu.Unlock()
+	members.gauge = m.members.MustCurryWith(prometheus.Labels{"etcd": name})
 }
 
 // operation counts the requests of one kind.
