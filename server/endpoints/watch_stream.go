@@ -149,10 +149,11 @@ func (s *plainStream) offer(chunks [][]byte) (taken bool, later func()) {
 	return s.direct.OfferChunks(chunks)
 }
 
-// close hands the buffer back and leaves the connection without a deadline.
+// close hands the buffer back. The end of the answer has its time too: on a connection of HTTP/1.1 the server would wait for
+// ever for a client that does not read. The next request is not bound by it.
 func (s *plainStream) close() {
 	if s.buf != nil {
 		releaseBuffer(s.buf)
 	}
-	_ = s.control.SetWriteDeadline(time.Time{})
+	_ = s.control.SetWriteDeadline(time.Now().Add(watchDrain))
 }
