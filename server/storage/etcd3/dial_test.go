@@ -255,8 +255,8 @@ func TestDialTLSEndpoints(t *testing.T) {
 	a := newAuthority(t)
 	a.issue(t, "client", "")
 	first, second := newTLSProxy(t, a, "127.0.0.1", e.Addr().String()), newTLSProxy(t, a, "localhost", e.Addr().String())
-	client := dial(t, etcd3.DialConfig{Endpoints: []string{first.url, second.url},
-		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")})
+	client := dialMembers(t, etcd3.DialConfig{Endpoints: []string{first.url, second.url},
+		CAFile: a.file("ca.crt"), CertFile: a.file("client.crt"), KeyFile: a.file("client.key")}).Client()
 	store := newStore(t, etcd3.Config{Client: client, Prefix: storagetest.Root})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
