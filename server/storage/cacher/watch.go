@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +18,9 @@ import (
 // half a minute: events that the cache does not have any more, or not yet, as after a
 // start, are read from the storage up to where the cache goes on. A watcher that reads from
 // there must be asked for events again and again, else it ends with io.EOF.
+//
+// Objects that cannot be read end the watches of their keys, and those begun until they are repaired, with
+// ErrCodeCorruptObj. Others end with io.EOF when one is found, and are watches of the storage until then.
 func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
 	start, ok := c.suffix(key, opts.Recursive)
 	if !ok {
@@ -34,9 +36,16 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 	case err == nil:
 		w.holds = true
 		return w, nil
-	case c.trouble.Load() != nil && storage.CodeOf(err) == storage.ErrCodeCorruptObj:
+	case storage.CodeOf(err) == storage.ErrCodeCorruptObj:
 		c.usage.leave()
-		return &ended{err}, nil
+		f := newFilter(start, !opts.Recursive, opts.Predicate)
+		if err := c.concerning(&f, err); err != nil {
+			return &ended{err}, nil
+		}
+		// What is watched may be readable; else the storage names what is not.
+		opts.Progress = opts.Progress || opts.Predicate.AllowWatchBookmarks
+		opts.Predicate.GetAttrs = c.config.GetAttrs
+		return c.config.Storage.Watch(ctx, key, opts)
 	default:
 		c.usage.leave()
 		return nil, err
@@ -140,6 +149,9 @@ func (w *watcher) begin(rv uint64, sendInitial bool) bool {
 const (
 	// maxBatch bounds what Next returns at once, but for the events of one revision.
 	maxBatch = 256
+	// maxBatchBytes bounds it in bytes, but for its last object: what a watcher holds whose client takes nothing, nobody else
+	// may have any more.
+	maxBatchBytes = 1 << 20
 	// nudgeLead is how long before a bookmark the storage is asked for its revision.
 	nudgeLead = 500 * time.Millisecond
 	// deadlineLead is how long before its deadline a watch gets a last bookmark.
@@ -147,7 +159,7 @@ const (
 )
 
 // ownBatch is what a watcher that looks itself takes at once.
-var ownBatch = batchLimit{events: maxBatch, bytes: math.MaxInt}
+var ownBatch = batchLimit{events: maxBatch, bytes: maxBatchBytes}
 
 // watcher implements storage.Watcher: a cursor on the ring of its cacher.
 type watcher struct {
@@ -357,14 +369,14 @@ func (w *watcher) sendInitial() bool {
 	if state == nil {
 		return false
 	}
-	sent, looked := 0, 0
+	sent, looked, size := 0, 0, 0
 	more := false
 	w.cacher.ascend(*state, &w.filter, w.from, func(el *element) bool {
 		if w.filter.exact && el.suffix() != w.filter.start {
 			return false
 		}
 		// The bound on what is looked at lets a stopped watch with a rare selector end.
-		if sent == maxBatch || looked == 64*maxBatch {
+		if sent == maxBatch || size >= maxBatchBytes || looked == 64*maxBatch {
 			w.from = strings.Clone(el.suffix()) // a part of the key would keep the row as long as the watch is open
 			more = true
 			return false
@@ -373,6 +385,7 @@ func (w *watcher) sendInitial() bool {
 		if w.filter.selected(el) {
 			w.add(storage.Event{Type: storage.Added, Row: el.row})
 			sent++
+			size += el.row.Value.Len()
 		}
 		return true
 	})
@@ -422,6 +435,9 @@ func (w *watcher) collect(limit batchLimit) (full bool) {
 		}
 		if e.kind == cut {
 			w.err = e.err
+			if storage.CodeOf(e.err) == storage.ErrCodeCorruptObj && w.cacher.concerning(&w.filter, e.err) == nil {
+				w.err = io.EOF // the next watch, from what this one has brought, is one of the storage
+			}
 			return false
 		}
 		if e.rv > w.after {

@@ -529,3 +529,45 @@ func TestManyWatchers(t *testing.T) {
 		t.Errorf("unexpected event %q", <-got)
 	}
 }
+
+// TestBatchBytes: what a watcher holds whose client takes nothing is bounded in bytes, be it of the initial state or not. An
+// object that is larger comes all the same.
+func TestBatchBytes(t *testing.T) {
+	const objects, size = 20, maxBatchBytes / 4
+	store := newFake()
+	putPod(t, store, "a", "first", "", "")
+	c := started(t, store, nil)
+	if err := c.WaitUntil(t.Context(), store.rv); err != nil {
+		t.Fatal(err)
+	}
+	later := mustWatch(t, c, testPrefix, selecting(t, rvString(store.rv), "", ""))
+	for i := range objects {
+		putPod(t, store, "a", fmt.Sprint("p", i), strings.Repeat("x", size), "")
+	}
+	putPod(t, store, "a", "q", strings.Repeat("x", 2*maxBatchBytes), "")
+	if err := c.WaitUntil(t.Context(), store.rv); err != nil {
+		t.Fatal(err)
+	}
+	for name, w := range map[string]storage.Watcher{"initial": mustWatch(t, c, testPrefix, selecting(t, "0", "", "")), "events": later} {
+		for seen := 0; seen < objects+1; {
+			events, err := w.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes := 0 // but for the last
+			for i, e := range events {
+				n := e.Row.Value.Len()
+				if n > size {
+					seen++
+				}
+				if i+1 < len(events) {
+					bytes += n
+				}
+			}
+			if bytes >= maxBatchBytes {
+				t.Errorf("%s: %d objects of which all but the last have %d bytes", name, len(events), bytes)
+			}
+		}
+		w.Stop()
+	}
+}
