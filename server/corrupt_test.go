@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -39,16 +41,16 @@ func TestCorruptObject(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	watch, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
+	watching, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer watch.Stop()
+	defer watching.Stop()
 	if _, err := etcd.Put(ctx, "/registry/configmaps/two/bad", "{not json"); err != nil {
 		t.Fatal(err)
 	}
 	ended := false
-	for e := range watch.ResultChan() {
+	for e := range watching.ResultChan() {
 		if e.Type == "ERROR" {
 			ended = true
 			if err := apierrors.FromObject(e.Object); !strings.Contains(err.Error(), "/registry/configmaps/two/bad") {
@@ -198,6 +200,84 @@ func TestCorruptList(t *testing.T) {
 			_, err = client.List(ctx, metav1.ListOptions{})
 			check("list", err, keys[:100], true)
 		})
+	}
+}
+
+// TestRowsOfAnotherWriter: valid JSON that is not spelled as this server spells it is an object like others.
+func TestRowsOfAnotherWriter(t *testing.T) {
+	at, etcd := externalEtcd(t)
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{at}}})
+	ctx := t.Context()
+	config := env.RESTConfig()
+	client := kubernetes.NewForConfigOrDie(config)
+	configMaps := client.CoreV1().ConfigMaps("default")
+	minute := int64(60)
+	watching, err := configMaps.Watch(ctx, metav1.ListOptions{LabelSelector: "a=b", TimeoutSeconds: &minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watching.Stop()
+	rows := map[string]string{
+		"order": `{"apiVersion":"v1","data":{"b":"1","a":"2"},"kind":"ConfigMap","metadata":{"labels":{"a":"b"},"name":"order","namespace":"default"}}`,
+		"space": `{"apiVersion":"v1","data":{"a": "2"},"kind":"ConfigMap","metadata":{"labels":{ "a":"b"},"name":"space","namespace":"default"}}`,
+		"twice": `{"apiVersion":"v1","data":{"a":"1","a":"2"},"kind":"ConfigMap","metadata":{"labels":{"a":"x","a":"b"},"name":"twice","namespace":"default"}}`,
+		"go":    `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"go","namespace":"default","labels":{"a":"b"},"creationTimestamp":null},"data":{"a":"2"}}` + "\n",
+	}
+	for name, row := range rows {
+		if _, err := etcd.Put(ctx, "/registry/configmaps/default/"+name, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range rows {
+		e, ok := <-watching.ResultChan()
+		if !ok || e.Type != "ADDED" {
+			t.Fatalf("watch: %s %v, want ADDED", e.Type, e.Object)
+		}
+		if got := e.Object.(*corev1.ConfigMap); got.Data["a"] != "2" {
+			t.Errorf("watch: %v", got)
+		}
+	}
+	list, err := configMaps.List(ctx, metav1.ListOptions{LabelSelector: "a=b"})
+	if err != nil || len(list.Items) != len(rows) {
+		t.Errorf("list by a label: %d of %d, %v", len(list.Items), len(rows), err)
+	}
+	for _, item := range list.Items {
+		if item.Data["a"] != "2" {
+			t.Errorf("list: %v", item)
+		}
+	}
+	for _, path := range []string{"/api/v1/configmaps", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/configmaps?labelSelector=a%3Db"} {
+		text, err := client.CoreV1().RESTClient().Get().RequestURI(path).
+			SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
+		var table metav1.Table
+		if err := errors.Join(err, json.Unmarshal(text, &table)); err != nil {
+			t.Errorf("table of %s: %v", path, err)
+			continue
+		}
+		listed := 0
+		for _, row := range table.Rows {
+			if name, _ := row.Cells[0].(string); rows[name] != "" {
+				listed++
+			}
+		}
+		if listed != len(rows) {
+			t.Errorf("table of %s: %d of %d: %s", path, listed, len(rows), text)
+		}
+	}
+	for name := range rows {
+		if got, err := configMaps.Patch(ctx, name, types.MergePatchType, []byte(`{"data":{"c":"3"}}`), metav1.PatchOptions{}); err != nil || got.Data["a"] != "2" || got.Data["c"] != "3" {
+			t.Errorf("patch of %s: %v, %v", name, got, err)
+		}
+		// As it was, for the deletion.
+		if _, err := etcd.Put(ctx, "/registry/configmaps/default/"+name, rows[name]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := configMaps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "a=b"}); err != nil {
+		t.Errorf("delete of the collection: %v", err)
+	}
+	if list, err := configMaps.List(ctx, metav1.ListOptions{LabelSelector: "a=b"}); err != nil || len(list.Items) != 0 {
+		t.Errorf("after that: %v, %v", list, err)
 	}
 }
 

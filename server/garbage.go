@@ -261,7 +261,7 @@ func (c lineageCodec) Decode(stored []byte, _ uint64) ([]byte, error) {
 	obj := scratch.FromCanonical(stored)
 	if obj.Err() != nil {
 		var err error
-		if obj, err = document.Parse(stored); err != nil { // what another writer stored
+		if obj, _, err = document.Ingest(stored, document.IngestOptions{}); err != nil { // what another writer stored
 			return []byte(`{}`), nil
 		}
 	}
@@ -297,7 +297,7 @@ func foreignLineage(protobuf []byte) []byte {
 }
 
 // Check implements storage.Codec: Decode takes anything.
-func (lineageCodec) Check([]byte) error { return nil }
+func (lineageCodec) Check(stored []byte) ([]byte, error) { return stored, nil }
 
 // appendMembers appends those members of an object that have one of the names.
 func appendMembers(out []byte, object document.Value, names ...string) []byte {

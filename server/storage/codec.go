@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"weir.dev/weir/abi/document"
 )
 
 // JSONCodec is the Codec that only moves metadata.resourceVersion in and out of the
 // JSON, without decoding the object.
 //
-// It reads the values of custom resources that kube-apiserver has stored (the output
-// of encoding/json: a trailing newline, HTML escapes, for typed objects members out
-// of order) and makes them canonical. It does not read protobuf.
+// It reads any JSON object that another writer has stored, such as kube-apiserver those of
+// custom resources (the output of encoding/json: a trailing newline, HTML escapes, for typed
+// objects members out of order), and makes it canonical. Of several members of one name the
+// last counts, as for upstream. It does not read protobuf.
 type JSONCodec struct{}
 
 var _ Codec = JSONCodec{}
@@ -59,25 +61,29 @@ func (JSONCodec) Encode(served []byte) ([]byte, error) {
 
 // Decode implements Codec. Its error is ErrCodeCorruptObj.
 func (JSONCodec) Decode(stored []byte, rv uint64) ([]byte, error) {
-	out, canonical, err := splice(stored, rv)
-	if err == nil && !canonical {
-		var text []byte
-		if text, err = canonicalize(stored); err == nil {
-			out, _, err = splice(text, rv)
-		}
-	}
+	out, err := splice(stored, rv)
 	if err != nil {
 		return nil, unreadable(stored, err)
 	}
 	return out, nil
 }
 
+// scratches are what Check reads with.
+var scratches = sync.Pool{New: func() any { return new(document.Scratch) }}
+
 // Check implements Codec.
-func (JSONCodec) Check(stored []byte) error {
-	if !wellFormed(stored) {
-		return unreadable(stored, errMalformed)
+func (JSONCodec) Check(stored []byte) ([]byte, error) {
+	scratch := scratches.Get().(*document.Scratch)
+	err := scratch.FromCanonical(stored).Err()
+	scratches.Put(scratch)
+	if err == nil {
+		return stored, nil
 	}
-	return nil
+	obj, _, err := document.Ingest(stored, document.IngestOptions{})
+	if err != nil {
+		return nil, unreadable(stored, err)
+	}
+	return obj.Bytes(), nil
 }
 
 // errProtobuf is the cause of an error about an object that kube-apiserver has stored.
@@ -93,48 +99,36 @@ func unreadable(stored []byte, err error) error {
 	return &Error{Code: ErrCodeCorruptObj, Message: "stored object cannot be read: " + err.Error(), Err: err}
 }
 
-// splice returns stored with metadata.resourceVersion set. canonical is false, and
-// nothing returned, when stored shows that it was not written by Encode.
-func splice(stored []byte, rv uint64) (out []byte, canonical bool, err error) {
-	if first := (scanner{stored}).space(0); first >= len(stored) || stored[first] != '{' {
-		return nil, false, errMalformed
-	} else if first > 0 || stored[len(stored)-1] != '}' {
-		return nil, false, nil
-	}
+// splice returns stored, which is canonical, with metadata.resourceVersion set.
+func splice(stored []byte, rv uint64) ([]byte, error) {
 	s := scanner{stored}
 	top, err := s.object(0, "metadata")
 	if err != nil {
-		return nil, false, err
-	}
-	if !top.sorted {
-		return nil, false, nil
+		return nil, err
 	}
 	size := len(stored) + len(rvMember) + len(",") + digits(rv)
 	if !top.ok {
-		out = make([]byte, 0, size+len(`"metadata":{},`))
+		out := make([]byte, 0, size+len(`"metadata":{},`))
 		return spliceMember(out, stored, top, func(out []byte) []byte {
 			out = append(out, `"metadata":{`...)
 			out = appendResourceVersion(out, rv)
 			return append(out, '}')
-		}), true, nil
+		}), nil
 	}
 	if stored[top.member.valueStart] != '{' {
-		return nil, false, fmt.Errorf("metadata: %w", errMalformed)
+		return nil, fmt.Errorf("metadata: %w", errMalformed)
 	}
 	meta, err := s.object(top.member.valueStart, rvName)
 	if err != nil {
-		return nil, false, fmt.Errorf("metadata: %w", err)
+		return nil, fmt.Errorf("metadata: %w", err)
 	}
-	if !meta.sorted {
-		return nil, false, nil
-	}
-	out = make([]byte, 0, size)
+	out := make([]byte, 0, size)
 	if meta.ok {
 		out = append(out, stored[:meta.member.nameStart]...)
 		out = appendResourceVersion(out, rv)
-		return append(out, stored[meta.member.valueEnd:]...), true, nil
+		return append(out, stored[meta.member.valueEnd:]...), nil
 	}
-	return spliceMember(out, stored, meta, func(out []byte) []byte { return appendResourceVersion(out, rv) }), true, nil
+	return spliceMember(out, stored, meta, func(out []byte) []byte { return appendResourceVersion(out, rv) }), nil
 }
 
 // spliceMember appends text with a member added to the object in which it was not found.
@@ -164,18 +158,4 @@ func appendResourceVersion(out []byte, rv uint64) []byte {
 	out = append(out, rvMember[:len(rvMember)-1]...)
 	out = strconv.AppendUint(out, rv, 10)
 	return append(out, '"')
-}
-
-// canonicalize returns what another writer stored as this server stores it: no white
-// space, the shortest escapes, names in order, numbers as they are spelled.
-func canonicalize(stored []byte) ([]byte, error) {
-	text := jsontext.Value(bytes.Clone(stored))
-	if err := text.Format(
-		jsontext.ReorderRawObjects(true),
-		jsontext.CanonicalizeRawInts(false),
-		jsontext.CanonicalizeRawFloats(false),
-	); err != nil {
-		return nil, err
-	}
-	return text, nil
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weir.dev/weir/abi/document"
 )
 
 func TestJSONCodec(t *testing.T) {
@@ -50,8 +52,8 @@ func TestJSONCodec(t *testing.T) {
 		},
 		{
 			name:   "numbers as they are spelled",
-			stored: `{"metadata":{"name":"a"},"spec":{"a":1.0,"b":9007199254740993,"c":1e400}}`,
-			served: `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"a":1.0,"b":9007199254740993,"c":1e400}}`,
+			stored: `{"metadata":{"name":"a"},"spec":{"a":1.0,"b":9007199254740993,"c":1e40}}`,
+			served: `{"metadata":{"name":"a","resourceVersion":"7"},"spec":{"a":1.0,"b":9007199254740993,"c":1e40}}`,
 		},
 	}
 	for _, tc := range tests {
@@ -82,7 +84,16 @@ func TestJSONCodec(t *testing.T) {
 	}
 }
 
-// What encoding/json wrote, as kube-apiserver does, is read as this server serves it.
+// read decodes what is stored as a storage does that others write to.
+func read(stored []byte, rv uint64) ([]byte, error) {
+	canonical, err := JSONCodec{}.Check(stored)
+	if err != nil {
+		return nil, err
+	}
+	return JSONCodec{}.Decode(canonical, rv)
+}
+
+// What another writer has stored, as kube-apiserver does by encoding/json, is read as this server serves it.
 func TestJSONCodecForeign(t *testing.T) {
 	tests := []struct{ name, stored, served string }{
 		{
@@ -115,12 +126,42 @@ func TestJSONCodecForeign(t *testing.T) {
 			stored: "{ \"metadata\" : {\"name\" : \"a\" } }\n",
 			served: `{"metadata":{"name":"a","resourceVersion":"7"}}`,
 		},
+		{
+			name:   "members below the top are out of order",
+			stored: `{"data":{"b":"1","a":"2"},"metadata":{"labels":{"a":"b"},"name":"a"},"spec":[{"y":1,"x":{"b":1,"a":2}}]}`,
+			served: `{"data":{"a":"2","b":"1"},"metadata":{"labels":{"a":"b"},"name":"a","resourceVersion":"7"},"spec":[{"x":{"a":2,"b":1},"y":1}]}`,
+		},
+		{
+			name:   "members of metadata behind its resourceVersion are out of order",
+			stored: `{"metadata":{"name":"a","resourceVersion":"1","uid":"u","selfLink":""}}`,
+			served: `{"metadata":{"name":"a","resourceVersion":"7","selfLink":"","uid":"u"}}`,
+		},
+		{
+			name:   "members behind metadata are out of order",
+			stored: `{"metadata":{"name":"a"},"spec":1,"kind":"X"}`,
+			served: `{"kind":"X","metadata":{"name":"a","resourceVersion":"7"},"spec":1}`,
+		},
+		{
+			name:   "white space below the top",
+			stored: `{"data":{"a": "2"},"metadata":{"name":"a"}}`,
+			served: `{"data":{"a":"2"},"metadata":{"name":"a","resourceVersion":"7"}}`,
+		},
+		{
+			name:   "the last of one name counts",
+			stored: `{"data":{"a":"1","a":"2"},"data":{"b":"1","a":"3","b":"2"},"metadata":{"name":"x","name":"a"}}`,
+			served: `{"data":{"a":"3","b":"2"},"metadata":{"name":"a","resourceVersion":"7"}}`,
+		},
+		{
+			name:   "escapes in names",
+			stored: `{"metad\u0061ta":{"n\u0061me":"a","resource\u0056ersion":"1"}}`,
+			served: `{"metadata":{"name":"a","resourceVersion":"7"}}`,
+		},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {
 			before := tc.stored
 			stored := []byte(tc.stored)
-			served, err := JSONCodec{}.Decode(stored, 7)
+			served, err := read(stored, 7)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +169,10 @@ func TestJSONCodecForeign(t *testing.T) {
 				t.Errorf("decode (-want +got):\n%s", diff)
 			}
 			if string(stored) != before {
-				t.Error("Decode changed the stored bytes")
+				t.Error("the stored bytes were changed")
+			}
+			if err := document.FromCanonical(served).Err(); err != nil {
+				t.Error(err)
 			}
 		})
 	}
@@ -151,9 +195,9 @@ func TestJSONCodecCorrupt(t *testing.T) {
 	for _, stored := range []string{
 		"", "null", "[]", `"x"`, "{", `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":}`, `{"a":1`, `{"a":1,}`, `{"a":1 "b":2}`, `{a:1}`, `{"a" 1}`,
 		`{"metadata":null}`, `{"metadata":[]}`, `{"metadata":{`, `{"metadata":{"a"}}`, `{"metadata":{"a":}}`, `{"metadata":{"a":1,}}`,
-		"k8s\x00\n\x0c\n\x02v1\x12\x06Secret", "{\"a\":\"\\ud800\"}\n", "{\"a\":1,\"a\":2}\n", "{\"a\":\"\xff\"}\n", "{}x",
+		"k8s\x00\n\x0c\n\x02v1\x12\x06Secret", "{\"a\":\"\\ud800\"}\n", "{\"a\":\"\xff\"}\n", "{}x", `{"a":1e400}`,
 	} {
-		served, err := JSONCodec{}.Decode([]byte(stored), 7)
+		served, err := read([]byte(stored), 7)
 		if CodeOf(err) != ErrCodeCorruptObj || errors.Is(err, errProtobuf) != strings.HasPrefix(stored, "k8s\x00") {
 			t.Errorf("%q: got %s, %v, want a corrupt object", stored, served, err)
 		}
@@ -190,6 +234,12 @@ func FuzzJSONCodec(f *testing.F) {
 		_, _ = JSONCodec{}.Decode(input, rv)
 		_, _ = JSONCodec{}.Encode(input)
 		_ = MetadataString(input, "name")
+
+		if canonical, err := (JSONCodec{}).Check(input); err == nil {
+			if err := document.FromCanonical(canonical).Err(); err != nil {
+				t.Errorf("check %s: got %s: %v", input, canonical, err)
+			}
+		}
 
 		object, ok := canonicalObject(input)
 		if !ok {
@@ -259,6 +309,12 @@ func BenchmarkJSONCodec(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			_, _ = JSONCodec{}.Decode(small, 123456)
+		}
+	})
+	b.Run("Check", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _ = JSONCodec{}.Check(small)
 		}
 	})
 	b.Run("Encode", func(b *testing.B) {

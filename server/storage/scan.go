@@ -129,8 +129,6 @@ func (s scanner) object(open int, name string) (found located, err error) {
 	if open >= len(s.text) || s.text[open] != '{' {
 		return located{}, errMalformed
 	}
-	found.sorted = true
-	var previous []byte
 	i := s.space(open + 1)
 	for first := true; ; first = false {
 		if i >= len(s.text) {
@@ -155,10 +153,6 @@ func (s scanner) object(open int, name string) (found located, err error) {
 			return located{}, errMalformed
 		}
 		found.members++
-		if !first && after(previous, key) {
-			found.sorted = false
-		}
-		previous = key
 		if string(key) == name {
 			found.member = m
 			found.ok = true
@@ -211,11 +205,11 @@ func (s scanner) member(open int, name string) int {
 }
 
 // after reports whether a comes after b in the order of names.
-func after[T []byte | string](a []byte, b T) bool {
+func after(a []byte, b string) bool {
 	if len(a) > 0 && len(b) > 0 && a[0] != b[0] {
 		return a[0] > b[0] // decides nearly always, without a call
 	}
-	return string(a) > string(b)
+	return string(a) > b
 }
 
 // located is what scanner.object found.
@@ -224,8 +218,6 @@ type located struct {
 	ok     bool
 	// members counts those that were walked over.
 	members int
-	// sorted says whether their names were in order.
-	sorted bool
 	// insert is the start of the first greater name, 0 when there is none; set only where ok is false.
 	insert int
 	// end is the index of the closing brace; set only where ok is false.

@@ -27,13 +27,14 @@ type Codec interface {
 	// Encode returns the bytes to store for a served object: the same JSON
 	// without metadata.resourceVersion.
 	Encode(served []byte) ([]byte, error)
-	// Decode returns the served object: the stored JSON with
+	// Decode returns the served object: what Encode or Check has returned, with
 	// metadata.resourceVersion set to rv. It may bring the object up to its
 	// current schema. It must not keep or change stored.
 	Decode(stored []byte, rv uint64) ([]byte, error)
-	// Check returns an ErrCodeCorruptObj where stored is nothing that could be served whole. It is called
-	// before Decode for what was read from the storage, where anybody may have written.
-	Check(stored []byte) error
+	// Check returns what Encode would have stored in the place of stored, which was read from the storage, where
+	// anybody may have written: stored itself where this server has. It is an ErrCodeCorruptObj where stored is
+	// nothing that could be served whole.
+	Check(stored []byte) ([]byte, error)
 }
 
 // UpdateFunc computes a new value from the current row. It is called again with

@@ -1,6 +1,7 @@
 package etcd3
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ type state struct {
 	row storage.Row
 	// data is the row as the codec stores it, before the transformer.
 	data []byte
-	// stale: see value.Transformer.
+	// stale says that it would be stored otherwise now; see value.Transformer and storage.Codec's Check.
 	stale bool
 }
 
@@ -314,16 +315,17 @@ func (s *Store) state(ctx context.Context, key string, kv *mvccpb.KeyValue, igno
 		s.ops.undecodable()
 		return state{}, corrupt(key, err)
 	}
-	if err := s.codec.Check(data); err != nil {
+	canonical, err := s.codec.Check(data)
+	if err != nil {
 		s.ops.undecodable()
 		return state{}, corrupt(key, err)
 	}
-	row, err := s.row(key, data, uint64(kv.ModRevision))
+	row, err := s.row(key, canonical, uint64(kv.ModRevision))
 	if err != nil {
 		s.ops.undecodable()
 		return state{}, err
 	}
-	return state{row: row, data: data, stale: stale}, nil
+	return state{row: row, data: canonical, stale: stale || !bytes.Equal(canonical, data)}, nil
 }
 
 // current reads the row.
