@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -200,6 +201,96 @@ func TestCorruptList(t *testing.T) {
 			_, err = client.List(ctx, metav1.ListOptions{})
 			check("list", err, keys[:100], true)
 		})
+	}
+}
+
+// TestCorruptElsewhere: what cannot be read in one namespace neither forbids the watches of others nor is named to them.
+func TestCorruptElsewhere(t *testing.T) {
+	at, etcd := externalEtcd(t)
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{at}}})
+	ctx := t.Context()
+	client := kubernetes.NewForConfigOrDie(env.RESTConfig())
+	for _, name := range []string{"one", "two"} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := client.CoreV1().ConfigMaps("one")
+	create := func(name string) *corev1.ConfigMap {
+		t.Helper()
+		created, err := one.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return created
+	}
+	// awaitName watches from rv until an object of the name comes, and again where a watch ends.
+	minute := int64(60)
+	awaitName := func(watching watch.Interface, rv, name string) {
+		t.Helper()
+		for began := time.Now(); time.Since(began) < 2*time.Minute; {
+			if watching == nil {
+				var err error
+				if watching, err = one.Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: &minute}); err != nil {
+					t.Fatalf("watch from %q: %v", rv, err)
+				}
+			}
+			for e := range watching.ResultChan() {
+				got, ok := e.Object.(*corev1.ConfigMap)
+				if !ok {
+					t.Fatalf("watch from %q: %s %v", rv, e.Type, e.Object)
+				}
+				if rv = got.ResourceVersion; got.Name == name {
+					watching.Stop()
+					return
+				}
+			}
+			watching = nil
+		}
+		t.Fatalf("%s does not come", name)
+	}
+	rv := create("a").ResourceVersion
+	before, err := one.Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: &minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := client.CoreV1().ConfigMaps("").Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: &minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const elsewhere = "/registry/configmaps/two/secret-tenant-name"
+	if _, err := etcd.Put(ctx, elsewhere, "x"); err != nil {
+		t.Fatal(err)
+	}
+	endsWith := func(watching watch.Interface, key string) {
+		t.Helper()
+		for e := range watching.ResultChan() {
+			if e.Type == watch.Error {
+				text := apierrors.FromObject(e.Object).Error()
+				if !strings.Contains(text, key) || key != elsewhere && strings.Contains(text, "secret-tenant-name") {
+					t.Errorf("a watch ends with %q, want one that names %s only", text, key)
+				}
+				return
+			}
+		}
+		t.Errorf("a watch ends without an ERROR that names %s", key)
+	}
+	endsWith(all, elsewhere)
+	create("b")
+	awaitName(before, rv, "b")
+	awaitName(nil, "", "b") // with what is there
+	awaitName(nil, rv, "b")
+
+	const here = "/registry/configmaps/one/c"
+	if _, err := etcd.Put(ctx, here, "x"); err != nil {
+		t.Fatal(err)
+	}
+	for _, rv := range []string{"", rv} {
+		watching, err := one.Watch(ctx, metav1.ListOptions{ResourceVersion: rv, TimeoutSeconds: &minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		endsWith(watching, here)
 	}
 }
 

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,6 +105,20 @@ func (e *Error) Causes() []metav1.StatusCause {
 		out = append(out, metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: e.Aborted.Error()})
 	}
 	return out
+}
+
+// CorruptList returns the error of a list of objects that cannot be read, at least one, in the order of their keys.
+// aborted: see Error.
+func CorruptList(rows []*Error, aborted error) *Error {
+	keys := make([]string, len(rows))
+	for i, row := range rows {
+		keys[i] = row.Key
+	}
+	text := fmt.Sprintf("%d stored objects cannot be read: %s; of the first: %v", len(keys), strings.Join(keys, ", "), rows[0].Err)
+	if aborted != nil {
+		text += ": " + aborted.Error()
+	}
+	return &Error{Code: ErrCodeCorruptObj, Key: keys[0], Corrupt: rows, Aborted: aborted, Message: text, Err: rows[0].Err}
 }
 
 // CodeOf returns the code of err, 0 where it has none.

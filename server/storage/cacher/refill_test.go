@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 	"runtime"
+	"strings"
 	"testing"
 
 	"weir.dev/weir/server/storage"
@@ -212,6 +213,33 @@ func TestCorruptObject(t *testing.T) {
 	removePod(t, c, "a", "x")
 	if list := mustList(t, c, testPrefix, selecting(t, "", "", "")); len(list.Rows) != 0 {
 		t.Errorf("list %v", suffixes(list.Rows))
+	}
+}
+
+// TestCorruptElsewhere: an object that cannot be read ends the watches of others cleanly; those that follow are of the storage,
+// and one of its own key is told of no other.
+func TestCorruptElsewhere(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "a", "x", "", "")
+	putPod(t, store, "b", "x", "", "")
+	c := started(t, store, nil)
+	w := mustWatch(t, c, testPrefix+"b/", selecting(t, "3", "", ""))
+	putPod(t, c, "b", "y", "", "")
+	wantEvents(t, w, "ADDED b/y@4")
+	bad := []*storage.Error{{Code: storage.ErrCodeCorruptObj, Key: podKey("a", "x")}, {Code: storage.ErrCodeCorruptObj, Key: podKey("c", "x")}}
+	store.do(func() { store.listErr, store.epochErr = storage.CorruptList(bad, nil), bad[0]; store.epoch++ })
+	if err := wantEnd(t, w); err != io.EOF {
+		t.Errorf("watch of another: %v", err)
+	}
+	for c.trouble.Load() == nil {
+		runtime.Gosched()
+	}
+	next := mustWatch(t, c, testPrefix+"b/", selecting(t, "3", "", ""))
+	defer next.Stop()
+	wantEvents(t, next, "ADDED b/y@4")
+	err := wantEnd(t, mustWatch(t, c, testPrefix+"a/", selecting(t, "2", "", "")))
+	if storage.CodeOf(err) != storage.ErrCodeCorruptObj || !strings.Contains(err.Error(), podKey("a", "x")) || strings.Contains(err.Error(), podKey("c", "x")) {
+		t.Errorf("watch of its key: %v", err)
 	}
 }
 

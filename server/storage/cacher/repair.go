@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"weir.dev/weir/server/storage"
@@ -65,6 +66,34 @@ func unreadableKeys(err error) []string {
 		return []string{e.Key}
 	}
 	return nil
+}
+
+// concerning returns err, which is about objects that cannot be read, with those only that f may want, nil where there
+// are none: who may see only some keys is not told of others.
+func (c *Cacher) concerning(f *filter, err error) error {
+	var e *storage.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if len(e.Corrupt) == 0 {
+		if suffix, ok := strings.CutPrefix(e.Key, c.config.Prefix); ok && !f.inScope(suffix) {
+			return nil
+		}
+		return err
+	}
+	var mine []*storage.Error
+	for _, row := range e.Corrupt {
+		if suffix, ok := strings.CutPrefix(row.Key, c.config.Prefix); !ok || f.inScope(suffix) {
+			mine = append(mine, row)
+		}
+	}
+	switch len(mine) {
+	case 0:
+		return nil
+	case len(e.Corrupt):
+		return err
+	}
+	return storage.CorruptList(mine, nil)
 }
 
 // readable reports that the object of key can be read now, or is gone.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -269,13 +268,5 @@ func (c *corruptRows) err() error {
 	if len(c.rows) == 0 {
 		return c.aborted
 	}
-	keys := make([]string, len(c.rows))
-	for i, row := range c.rows {
-		keys[i] = row.Key
-	}
-	text := fmt.Sprintf("%d stored objects cannot be read: %s; of the first: %v", len(keys), strings.Join(keys, ", "), c.rows[0].Err)
-	if c.aborted != nil {
-		text += ": " + c.aborted.Error()
-	}
-	return &storage.Error{Code: storage.ErrCodeCorruptObj, Key: keys[0], Corrupt: c.rows, Aborted: c.aborted, Message: text, Err: c.rows[0].Err}
+	return storage.CorruptList(c.rows, c.aborted)
 }
