@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"time"
 
@@ -120,6 +121,9 @@ func (c *Config) Complete() {
 	if c.EtcdPrefix == "" {
 		c.EtcdPrefix = DefaultEtcdPrefix
 	}
+	if c.EtcdPrefix[0] == '/' {
+		c.EtcdPrefix = path.Clean(c.EtcdPrefix)
+	}
 	if c.ModuleDir == "" {
 		c.ModuleDir = filepath.Join(c.DataDir, "modules")
 	}
@@ -191,8 +195,8 @@ func (c *Config) Validate() error {
 	case len(c.EtcdServers) > 0 && quota != 0 && quota != DefaultEmbeddedEtcdQuotaBytes:
 		errs = append(errs, errors.New("--embedded-etcd-quota-backend-bytes is for the embedded etcd: leave out --etcd-servers"))
 	}
-	if c.EtcdPrefix != "" && c.EtcdPrefix[0] != '/' {
-		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash", c.EtcdPrefix))
+	if c.EtcdPrefix != "" && (c.EtcdPrefix[0] != '/' || path.Clean(c.EtcdPrefix) == "/") {
+		errs = append(errs, fmt.Errorf("--etcd-prefix %q must begin with a slash, and be more than that", c.EtcdPrefix))
 	}
 	if c.Record.File != "" {
 		if err := c.Record.Check(); err != nil {

@@ -187,11 +187,11 @@ func (c *clusters) of(gr schema.GroupResource) *etcd {
 	return c.all[0]
 }
 
-// unserved returns the resources that are placed but not in the catalog: misspelt, or of a definition that is not
+// unserved returns the resources that a flag names but that are not in the catalog: misspelt, or of a definition that is not
 // there yet.
-func (c *clusters) unserved(catalog rest.Catalog) []schema.GroupResource {
+func unserved[V any](named map[schema.GroupResource]V, catalog rest.Catalog) []schema.GroupResource {
 	var out []schema.GroupResource
-	for gr := range c.placed {
+	for gr := range named {
 		if catalog.Resource(gr.Group, gr.Resource) == nil {
 			out = append(out, gr)
 		}

@@ -150,6 +150,8 @@ func TestConfigValidate(t *testing.T) {
 		{"scheme of an etcd", Config{EtcdServers: []string{"http://etcd:2379", "ftp://x"}}, `--etcd-servers: endpoint "ftp://x"`},
 		{"etcd without a host", Config{EtcdServers: []string{"http://"}}, `--etcd-servers: endpoint "http://" has no host`},
 		{"prefix", Config{EtcdPrefix: "registry"}, "--etcd-prefix"},
+		{"no prefix", Config{EtcdPrefix: "//"}, "--etcd-prefix"},
+		{"size given twice", Config{Storage: StorageConfig{WatchCacheSizes: []string{"pods#1", "pods#2"}}}, "--watch-cache-sizes: pods is given twice"},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

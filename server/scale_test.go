@@ -88,10 +88,12 @@ func TestServersOverrides(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log logged
-	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{mainAt}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Storage: server.StorageConfig{ServersOverrides: []string{"/configmaps#" + otherAt, "apps/deploymints#" + otherAt}}}})
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{mainAt}, EtcdPrefix: "/registry/", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Storage: server.StorageConfig{ServersOverrides: []string{"/configmaps#" + otherAt, "apps/deploymints#" + otherAt},
+			WatchCacheSizes: []string{"pods#64", "replicasats.apps#5"}}}})
 	// But an operator who forgot them, or mistyped a name, is told.
-	for _, want := range []string{"objects are not served", "resource=configmaps objects=1 etcd=etcd", "resource=deploymints.apps", "--encryption-provider-config"} {
+	for _, want := range []string{"objects are not served", "resource=configmaps objects=1 etcd=etcd", "resource=deploymints.apps",
+		`"--watch-cache-sizes name a resource that is not served" resource=replicasats.apps`, "--encryption-provider-config"} {
 		soon(t, "the log says "+want, func() bool { return strings.Contains(log.String(), want) })
 	}
 	client := kubernetes.NewForConfigOrDie(env.RESTConfig())

@@ -496,8 +496,11 @@ func (s *Server) start(ctx context.Context, owned *sync.WaitGroup) {
 		}
 	}
 	snapshot, release := s.loader.Holder().Acquire()
-	for _, gr := range s.clusters.unserved(snapshot) {
+	for _, gr := range unserved(s.clusters.placed, snapshot) {
 		s.logger.WarnContext(ctx, "--etcd-servers-overrides place a resource that is not served", "resource", gr)
+	}
+	for _, gr := range unserved(s.storages.cacheSizes, snapshot) {
+		s.logger.WarnContext(ctx, "--watch-cache-sizes name a resource that is not served", "resource", gr)
 	}
 	release()
 	s.starting.set(nil)

@@ -174,7 +174,11 @@ func parseCacheSizes(sizes []string) (map[schema.GroupResource]int, error) {
 		if !ok || name == "" || err != nil || size < 0 || size > maxCacheSize {
 			return nil, fmt.Errorf("--watch-cache-sizes %q: give RESOURCE[.GROUP]#SIZE, with a size from 0 to %d, such as events#1000", text, maxCacheSize)
 		}
-		out[schema.ParseGroupResource(name)] = size
+		gr := schema.ParseGroupResource(name)
+		if _, twice := out[gr]; twice {
+			return nil, fmt.Errorf("--watch-cache-sizes: %s is given twice", gr)
+		}
+		out[gr] = size
 	}
 	return out, nil
 }
