@@ -367,6 +367,42 @@ func TestHeadersNobodyReads(t *testing.T) {
 	}
 }
 
+// A client that reads nothing is dropped, though it only makes the server give its window back. Where bodies that nobody reads
+// have taken nearly all of that, each byte is answered by a frame.
+func TestWindowsNobodyReads(t *testing.T) {
+	const window, most = 65535, 3_000_000
+	s := serve(t, ours, options{config: h2.Config{ConnectionWindow: window}}, func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	})
+	p := newPeer(t, s)
+	p.hello()
+	p.post(1, "/")
+	p.post(3, "/", "content-length", "1")
+	p.must(p.framer.WriteData(3, false, []byte("xx")))
+	if got := p.outcome(3); got != "RST_STREAM PROTOCOL_ERROR" {
+		t.Fatal(got)
+	}
+	for left := window - len("xx"); left > 0; left -= min(left, 16<<10) {
+		p.must(p.framer.WriteData(1, false, make([]byte, min(left, 16<<10))))
+	}
+	var many bytes.Buffer
+	framer := http2.NewFramer(&many, nil)
+	for range 10_000 {
+		p.must(framer.WriteData(3, false, []byte("x")))
+	}
+	for sent := 0; ; sent += 10_000 {
+		if sent > most {
+			t.Fatalf("the answers to %d frames wait in memory", sent)
+		}
+		if _, err := p.conn.Write(many.Bytes()); err != nil {
+			if ne, ok := err.(net.Error); ok && ne.Timeout() {
+				t.Error("the server neither reads nor closes")
+			}
+			return // the server has closed the connection
+		}
+	}
+}
+
 // A connection without a request ends.
 func TestIdle(t *testing.T) {
 	for idle, inTime := 50*time.Millisecond, false; !inTime; idle *= 4 { // a busy machine may take longer for the request

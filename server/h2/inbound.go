@@ -205,6 +205,7 @@ func (c *conn) processData(f *http2.DataFrame) error {
 	if kept == len(data) { // of padding; what a handler does not want is not asked for
 		if told := st.inflow.give(int(f.Length) - kept); told > 0 && !st.requestEnded {
 			_ = c.framer.WriteWindowUpdate(id, told)
+			c.overflowLocked()
 		}
 	}
 	c.mu.Unlock()

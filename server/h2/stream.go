@@ -174,11 +174,13 @@ func (c *conn) giveLocked(st *stream, n int) {
 	}
 	if told := c.inflow.give(n); told > 0 {
 		_ = c.framer.WriteWindowUpdate(0, told)
+		c.overflowLocked()
 	}
 	if st == nil || st.closed || st.requestEnded {
 		return
 	}
 	if told := st.inflow.give(n); told > 0 {
 		_ = c.framer.WriteWindowUpdate(st.id, told)
+		c.overflowLocked()
 	}
 }
