@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -291,6 +292,67 @@ func TestCorruptElsewhere(t *testing.T) {
 			t.Fatal(err)
 		}
 		endsWith(watching, here)
+	}
+}
+
+// TestCorruptRole: beside a role that cannot be read, which grants nothing, others are in force when they are written and not
+// when they are deleted. What cannot follow so is answered soon, and as written.
+func TestCorruptRole(t *testing.T) {
+	at, etcd := externalEtcd(t)
+	env := servertest.Start(t, servertest.Options{Config: server.Config{EtcdServers: []string{at}}})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	client := kubernetes.NewForConfigOrDie(env.RESTConfig())
+	deleter := deleterOf(t, env, client).CoreV1().ConfigMaps("default")
+	allowed := func() bool {
+		t.Helper()
+		err := deleter.Delete(ctx, "none", metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+			t.Fatal(err)
+		}
+		return apierrors.IsNotFound(err)
+	}
+	for _, key := range []string{"rbac.authorization.k8s.io/clusterroles/odd", "admissionregistration.k8s.io/validatingadmissionpolicies/odd"} {
+		if _, err := etcd.Put(ctx, "/registry/"+key, "garbage"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roles := client.RbacV1().ClusterRoles()
+	for range 3 {
+		role, err := roles.Get(ctx, "deleter", metav1.GetOptions{})
+		if err != nil || !allowed() {
+			t.Fatalf("before: %v, allowed: %v", err, allowed())
+		}
+		if err := roles.Delete(ctx, "deleter", metav1.DeleteOptions{}); err != nil {
+			t.Errorf("delete: %v", err)
+		}
+		if allowed() {
+			t.Error("a role that is deleted is in force")
+		}
+		role.ResourceVersion, role.UID = "", ""
+		if _, err := roles.Create(ctx, role, metav1.CreateOptions{}); err != nil {
+			t.Errorf("create: %v", err)
+		}
+		if !allowed() {
+			t.Error("a role that is created is not in force")
+		}
+	}
+
+	policies := client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
+	began := time.Now()
+	_, err := policies.Create(ctx, &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Create},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"configmaps"}}}}}},
+			Validations: []admissionv1.Validation{{Expression: "true"}},
+		}}, metav1.CreateOptions{})
+	if took := time.Since(began); codeOf(err) != http.StatusInternalServerError || !strings.Contains(err.Error(), "is stored, but not in force") ||
+		!strings.Contains(err.Error(), "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/odd") || took > 25*time.Second {
+		t.Errorf("a policy: %v in %s, want one that is stored and not in force", err, took)
+	}
+	if _, err := policies.Get(ctx, "p", metav1.GetOptions{}); err != nil {
+		t.Errorf("the policy: %v", err)
 	}
 }
 

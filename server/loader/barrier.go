@@ -2,6 +2,7 @@ package loader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -104,6 +105,15 @@ func (b *Barrier) DeleteCollection(ctx context.Context, validate rest.ValidateOb
 	return chosen, b.waitFor(ctx, last)
 }
 
+// ListReadable implements rest.ReadableLister.
+func (b *Barrier) ListReadable(ctx context.Context) (*rest.List, error) {
+	lister, ok := b.Storage.(rest.ReadableLister)
+	if !ok {
+		return b.List(ctx, &internalversion.ListOptions{})
+	}
+	return lister.ListReadable(ctx)
+}
+
 // waitFor waits for the event of the write that gave obj. The write stands even when the wait ends
 // early; only its effect may come a moment later.
 func (b *Barrier) waitFor(ctx context.Context, obj *document.Document) error {
@@ -114,7 +124,23 @@ func (b *Barrier) waitFor(ctx context.Context, obj *document.Document) error {
 	if rv == "" {
 		return nil
 	}
-	return b.wait(ctx, rv)
+	err := b.wait(ctx, rv)
+	var unreadable *rest.UnreadableError
+	if errors.As(err, &unreadable) {
+		return stored(obj, unreadable)
+	}
+	return err
+}
+
+// stored says that a write stands and is not in force. Who may write in one namespace is not told what is stored in others.
+func stored(obj *document.Document, why error) error {
+	meta := rest.MetaOf(obj)
+	text := fmt.Sprintf("the write of %q is stored, but not in force: the server cannot read other stored objects of the resource, which a list of all names, "+
+		"and follows its changes when they are deleted or mended", meta.Name())
+	if meta.Namespace() == "" {
+		text += ": " + why.Error()
+	}
+	return apierrors.NewInternalError(errors.New(text))
 }
 
 func isDryRun(values []string) bool { return slices.Contains(values, metav1.DryRunAll) }

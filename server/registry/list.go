@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,26 @@ func (s *Store) List(ctx context.Context, opts *internalversion.ListOptions) (*r
 	if err != nil {
 		return nil, s.failed("list", "", err)
 	}
+	return s.listed(list)
+}
+
+// ListReadable implements rest.ReadableLister.
+func (s *Store) ListReadable(ctx context.Context) (*rest.List, error) {
+	key, o, err := s.selection(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	list, err := s.cfg.Storage.GetList(ctx, key, o)
+	var unreadable *storage.Error
+	if err != nil && !(errors.As(err, &unreadable) && unreadable.Code == storage.ErrCodeCorruptObj &&
+		unreadable.Aborted == nil && list.ResourceVersion > 0) {
+		return nil, s.failed("list", "", err)
+	}
+	return s.listed(list)
+}
+
+// listed makes a list of what storage has listed.
+func (s *Store) listed(list storage.List) (_ *rest.List, err error) {
 	items := document.FromAllPieces(len(list.Rows), func(i int) document.Pieces { return &list.Rows[i].Value })
 	for i, row := range list.Rows {
 		if items[i], err = s.current(row, func() *document.Document { return items[i] }); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -23,6 +24,23 @@ type FollowHandler interface {
 	Change(event Event)
 }
 
+// ReadableLister is a Watcher that tells what can be read also where a watch of all fails with a StorageReadError.
+type ReadableLister interface {
+	// ListReadable returns the most recent objects, but for those that cannot be read. It fails where there are too many
+	// of these.
+	ListReadable(ctx context.Context) (*List, error)
+}
+
+// UnreadableError says why WaitFor does not wait: stored objects cannot be read, so that changes of the others do not
+// come either.
+type UnreadableError struct{ Err error }
+
+// Error implements error.
+func (e *UnreadableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns what the storage says.
+func (e *UnreadableError) Unwrap() error { return e.Err }
+
 // Follower keeps a FollowHandler up to date with one resource, in process: what an informer is
 // to a client.
 type Follower struct {
@@ -30,16 +48,30 @@ type Follower struct {
 	source  Watcher
 	handler FollowHandler
 	logger  *slog.Logger
+	// readable: see WithoutUnreadable. Nil: the stream is of all or breaks.
+	readable ReadableLister
+	// kick ends a pause: someone waits.
+	kick chan struct{}
 
 	mu     sync.Mutex
 	seen   uint64        // guarded by mu; the handler has returned from every event up to it. Lower after a Replace by an earlier state
 	synced bool          // guarded by mu
-	moved  chan struct{} // guarded by mu; closed and replaced when seen moves
+	moved  chan struct{} // guarded by mu; closed and replaced when seen or unreadable moves
+	// unreadable counts the streams that broke as objects could not be read, why is why the last did. guarded by mu
+	unreadable uint64
+	why        error
+	off        bool // guarded by mu; from such a break until the whole state has come
 }
 
 // NewFollower returns a Follower of source; name is for the log. Run starts it.
 func NewFollower(name string, source Watcher, handler FollowHandler, logger *slog.Logger) *Follower {
-	return &Follower{name: name, source: source, handler: handler, logger: logger, moved: make(chan struct{})}
+	return &Follower{name: name, source: source, handler: handler, logger: logger, moved: make(chan struct{}), kick: make(chan struct{}, 1)}
+}
+
+// WithoutUnreadable has the handler given the readable objects, as a whole, now and then and when someone waits, as long as
+// others cannot be read: for it those are none. It comes before Run.
+func (f *Follower) WithoutUnreadable() {
+	f.readable, _ = f.source.(ReadableLister)
 }
 
 // followRetry is the pause before a broken stream is opened again, doubled up to followRetryMax as long as none lasts longer than
@@ -63,15 +95,47 @@ func (f *Follower) Run(ctx context.Context) {
 		if err != nil && !errors.Is(err, io.EOF) {
 			f.logger.WarnContext(ctx, "followed stream broke", "resource", f.name, "error", err, "retryIn", pause)
 		}
+		if apierrors.IsStoreReadError(err) {
+			f.breakOff(ctx, err)
+		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return
+		case <-f.kick:
+			timer.Stop()
 		case <-timer.C:
 		}
 		pause = min(2*pause, followRetryMax)
 	}
+}
+
+// breakOff gives the handler what can be read where a stream broke as something cannot, or tells those who wait that it did.
+func (f *Follower) breakOff(ctx context.Context, why error) {
+	f.mu.Lock()
+	f.off = true // before the list: who waits from now on wants another
+	f.mu.Unlock()
+	if f.readable != nil {
+		list, err := f.readable.ListReadable(ctx)
+		if err == nil {
+			f.handler.Replace(list.Items)
+			f.advance(list.ResourceVersion, true)
+			return
+		}
+		f.logger.WarnContext(ctx, "what can be read is not known", "resource", f.name, "error", err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.unreadable++
+	f.why = why
+	f.moveLocked()
+}
+
+// moveLocked wakes those who wait.
+func (f *Follower) moveLocked() {
+	close(f.moved)
+	f.moved = make(chan struct{})
 }
 
 // stream follows one watch to its end. synced is when the whole state was given; zero: never.
@@ -97,6 +161,9 @@ func (f *Follower) stream(ctx context.Context) (synced time.Time, err error) {
 			case e.Type == "BOOKMARK" && e.InitialEventsEnd:
 				f.handler.Replace(state)
 				state, initial, synced = nil, false, time.Now()
+				f.mu.Lock()
+				f.off = false
+				f.mu.Unlock()
 				f.advance(e.ResourceVersion, true)
 				continue
 			case e.Type == "BOOKMARK":
@@ -126,33 +193,48 @@ func (f *Follower) advance(resourceVersion string, anew bool) {
 	if rv > f.seen || anew {
 		f.seen = rv
 	}
-	close(f.moved)
-	f.moved = make(chan struct{})
+	f.moveLocked()
 }
 
 // WaitSynced waits until the handler has had its first Replace.
 func (f *Follower) WaitSynced(ctx context.Context) error {
-	return f.wait(ctx, func() bool { return f.synced })
+	return f.wait(ctx, func() (bool, error) { return f.synced, nil })
 }
 
 // WaitFor waits until the handler has returned from the event of resourceVersion, which must be
-// that of a write to this resource.
+// that of a write to this resource. It returns an UnreadableError where no event comes as something stored cannot be read.
 func (f *Follower) WaitFor(ctx context.Context, resourceVersion string) error {
 	rv, err := strconv.ParseUint(resourceVersion, 10, 64)
 	if err != nil {
 		return err
 	}
-	return f.wait(ctx, func() bool { return f.seen >= rv })
+	// A stream that broke before may have been about what is mended meanwhile: the next one tells.
+	f.mu.Lock()
+	before, off := f.unreadable, f.off
+	f.mu.Unlock()
+	if off {
+		select {
+		case f.kick <- struct{}{}:
+		default:
+		}
+	}
+	return f.wait(ctx, func() (bool, error) {
+		if f.seen < rv && f.unreadable > before {
+			return false, &UnreadableError{f.why}
+		}
+		return f.seen >= rv, nil
+	})
 }
 
-// wait waits until done, which is called with mu held, is true.
-func (f *Follower) wait(ctx context.Context, done func() bool) error {
+// wait waits until done, which is called with mu held, is true or fails.
+func (f *Follower) wait(ctx context.Context, done func() (bool, error)) error {
 	for {
 		f.mu.Lock()
-		ok, moved := done(), f.moved
+		ok, err := done()
+		moved := f.moved
 		f.mu.Unlock()
-		if ok {
-			return nil
+		if ok || err != nil {
+			return err
 		}
 		select {
 		case <-moved:

@@ -9,7 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"weir.dev/weir/abi/document"
 )
@@ -86,6 +88,66 @@ func TestFollowerOfRestored(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// spoilt has an object that cannot be read.
+type spoilt struct {
+	readable *List // nil: too few
+}
+
+func (*spoilt) Watch(context.Context, *internalversion.ListOptions) (Watch, error) {
+	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonStoreReadError, Message: "bad"}}
+}
+
+func (s *spoilt) ListReadable(context.Context) (*List, error) {
+	if s.readable == nil {
+		return nil, errors.New("too many")
+	}
+	return s.readable, nil
+}
+
+// Nobody waits long for what does not come as something stored cannot be read; a follower that does without it goes on.
+func TestFollowerOfUnreadable(t *testing.T) {
+	for _, tc := range []struct {
+		name             string
+		without, tooMany bool
+		want             bool
+	}{{"breaks", false, false, false}, {"goes on", true, false, true}, {"too many", true, true, false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				source := &spoilt{readable: &List{ResourceVersion: "7"}}
+				if tc.tooMany {
+					source.readable = nil
+				}
+				f := NewFollower("things", source, ignoring{}, slog.New(slog.DiscardHandler))
+				if tc.without {
+					f.WithoutUnreadable()
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					f.Run(ctx)
+				}()
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if tc.want {
+					source.readable = &List{ResourceVersion: "8"} // a write
+				}
+				began := time.Now()
+				err := f.WaitFor(ctx, "8")
+				var unreadable *UnreadableError
+				if tc.want && err != nil || !tc.want && !errors.As(err, &unreadable) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(began); took > 0 {
+					t.Errorf("it took %s", took)
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
 }
 
 // breaking gives watches that each end some time after the whole state.

@@ -122,7 +122,8 @@ type Interface interface {
 	// Get returns one object.
 	Get(ctx context.Context, key string, opts GetOptions) (Row, error)
 	// GetList returns the objects below a prefix, or the one of a key, in the order of their keys. With an error about
-	// objects that cannot be read, see Error.Corrupt, come the Rows that could be, as far as it came, and nothing else.
+	// objects that cannot be read, see Error.Corrupt, come the Rows that could be, as far as it came, and with
+	// those of all of them the ResourceVersion, and nothing else.
 	GetList(ctx context.Context, key string, opts ListOptions) (List, error)
 	// GuaranteedUpdate calls update with the current row until its result could be
 	// stored on exactly that row. A result that equals the current value is not

@@ -31,7 +31,8 @@ func Resources() []string {
 //
 // # Notes
 //
-// An object that cannot be read is left out, with a word in the log: it grants nothing.
+// An object that cannot be read is left out, with a word in the log: it grants nothing. So is one that the storage cannot
+// read.
 type Index struct {
 	logger *slog.Logger
 	state  atomic.Pointer[state]
@@ -57,6 +58,7 @@ func (x *Index) Follow(source func(resource string) rest.Watcher) error {
 			return fmt.Errorf("rbac: resource %s is not served", resource)
 		}
 		x.followers[resource] = rest.NewFollower(resource, watcher, x.handler(resource), x.logger)
+		x.followers[resource].WithoutUnreadable()
 	}
 	return nil
 }

@@ -118,7 +118,10 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 		rest.limit = max(rest.limit, min(2*rest.limit, maxPage))
 	}
 	if err := corrupt.err(); err != nil {
-		return storage.List{Rows: list.Rows}, err
+		if more || token != "" {
+			list.ResourceVersion = 0 // they are a page
+		}
+		return storage.List{Rows: list.Rows, ResourceVersion: list.ResourceVersion}, err
 	}
 	evaluated := fetched
 	if all {

@@ -167,16 +167,19 @@ func TestCorrupt(t *testing.T) {
 	store := newStore(t, etcd3.Config{Client: client})
 	start := storagetest.Create(ctx, t, store, storagetest.NewObject("good"))
 	bad := []string{storagetest.NewObject("bad1").Key(), storagetest.NewObject("bad2").Key()}
+	var last uint64
 	for _, key := range bad {
-		if _, err := client.Put(ctx, key, "k8s\x00binary"); err != nil {
+		put, err := client.Put(ctx, key, "k8s\x00binary")
+		if err != nil {
 			t.Fatal(err)
 		}
+		last = uint64(put.Header.Revision)
 	}
 	_, err := store.Get(ctx, bad[0], storage.GetOptions{})
 	wantCorrupt(t, "get", err, bad[0])
 	list, err := store.GetList(ctx, storagetest.Prefix, everything())
 	wantCorrupt(t, "list", err, bad...)
-	if diff := cmp.Diff(storage.List{Rows: []storage.Row{start}}, list); diff != "" {
+	if diff := cmp.Diff(storage.List{Rows: []storage.Row{start}, ResourceVersion: last}, list); diff != "" {
 		t.Errorf("beside the error of a list (-want +got):\n%s", diff)
 	}
 	_, err = store.GuaranteedUpdate(ctx, bad[0], storage.UpdateOptions{}, func(storage.Row) ([]byte, uint64, error) { return nil, 0, nil })
