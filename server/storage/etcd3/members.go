@@ -24,13 +24,13 @@ const (
 	membersPause = time.Second
 	// memberTimeout is how long a member may take for an answer. An election may take longer, but then no member answers.
 	memberTimeout = 1500 * time.Millisecond
-	// memberLost is after how many looks without an answer the connections of a member are given up.
+	// memberLost is after how many looks without an answer, while others answer, the connections of a member are given up.
 	memberLost = 2
 )
 
 // Members is an etcd elsewhere, of which each member is asked each second. The client sends requests to all in turn: one
 // that hangs, which only its silence tells, would have its share of them until gRPC gives its connection up. So a member
-// that does not answer, while another does, gets no requests until it answers again; at the second look its connections
+// that does not answer, while another does, gets no requests until it answers again; at the second such look its connections
 // are closed, so that what waits for it goes on elsewhere: reads are sent again, watches begun again, and of writes it is said
 // that they may have happened. All are asked when none answers. It is safe for concurrent use.
 type Members struct {
@@ -57,6 +57,7 @@ type member struct {
 	// As the latest look found it; guarded by Members.mu.
 	err      error // nil: it answers
 	failures int   // looks without an answer, on end
+	missed   int   // those of them that another has answered
 	out      bool  // others are asked in its place
 	since    time.Time
 	told     bool // the log says that it does not answer
@@ -244,13 +245,16 @@ func (m *Members) judge(began time.Time, errs []error) bool {
 		changed = changed || out != each.out
 		each.out = out
 		if each.err == nil {
-			each.failures = 0
+			each.failures, each.missed = 0, 0
 			if each.told {
 				each.told = false
 				m.logger.Info("etcd member answers again", "endpoint", each.endpoint, "after", time.Since(each.since).Round(time.Millisecond))
 			}
 		} else {
 			each.failures++
+			if answers > 0 { // else it may be the members that have no leader, and this one is well
+				each.missed++
+			}
 			well = well && each.failures >= memberLost
 		}
 		if out && !each.told {
@@ -265,7 +269,7 @@ func (m *Members) judge(began time.Time, errs []error) bool {
 		m.client.SetEndpoints(ask...)
 	}
 	for _, each := range m.members {
-		if each.out && each.failures >= memberLost && errors.Is(each.err, context.DeadlineExceeded) {
+		if each.out && each.missed >= memberLost && errors.Is(each.err, context.DeadlineExceeded) {
 			m.held.close(authority(each.endpoint))
 		}
 	}

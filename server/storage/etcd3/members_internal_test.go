@@ -1,0 +1,59 @@
+package etcd3
+
+import (
+	"context"
+	"net"
+	"slices"
+	"testing"
+	"time"
+)
+
+// judged returns two members that nobody asks but the test.
+func judged(t *testing.T, cfg DialConfig) *Members {
+	t.Helper()
+	cfg.Endpoints = []string{"http://127.0.0.1:1", "http://127.0.0.1:2"}
+	m, err := DialMembers(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.cancel()
+	m.done.Wait()
+	t.Cleanup(func() { _ = m.Close() })
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, each := range m.members { // as if they had answered
+		*each = member{endpoint: each.endpoint, probe: each.probe}
+	}
+	return m
+}
+
+// A member keeps its connections that is late once, whatever it did while nobody answered, as in an election.
+func TestMembersElection(t *testing.T) {
+	m := judged(t, DialConfig{})
+	conn, other := net.Pipe()
+	defer other.Close()
+	m.held.open[&heldConn{conn, conn, m.held, "127.0.0.1:2"}] = struct{}{}
+	late := context.DeadlineExceeded
+	looks := []struct {
+		errs []error
+		held bool
+	}{
+		{[]error{nil, nil}, true},
+		{[]error{late, late}, true},
+		{[]error{late, late}, true},
+		{[]error{nil, late}, true}, // one has been asked again a moment before the other
+		{[]error{late, late}, true},
+		{[]error{nil, nil}, true},
+		{[]error{nil, late}, true},
+		{[]error{nil, late}, false}, // it hangs
+	}
+	for i, look := range looks {
+		m.judge(time.Now(), look.errs)
+		if held := len(m.held.open) > 0; held != look.held {
+			t.Fatalf("look %d: the connections are held: %t, want %t", i, held, look.held)
+		}
+		if got, want := len(m.client.Endpoints()) == 1, slices.Contains(look.errs, nil) && slices.Contains(look.errs, late); got != want {
+			t.Errorf("look %d: one is asked in place of the other: %t, want %t", i, got, want)
+		}
+	}
+}
