@@ -76,7 +76,7 @@ func TestOpeningUnreadable(t *testing.T) {
 	next := newTester(t, options)
 	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	code, out := next.ask(http.MethodPost, configMapsPath, body)
-	if code != http.StatusServiceUnavailable || !strings.Contains(out, "no policy and no strategy is in force yet") {
+	if code != http.StatusServiceUnavailable || !strings.Contains(out, "what judges this write is not in force yet") {
 		t.Errorf("a create: %d %s", code, out)
 	}
 	if code, out := next.ask(http.MethodGet, "/apis/example.com/v1/kites", ""); code != http.StatusServiceUnavailable {
@@ -90,6 +90,53 @@ func TestOpeningUnreadable(t *testing.T) {
 	const unsafe = `{"apiVersion":"v1","kind":"DeleteOptions","ignoreStoreReadErrorWithClusterBreakingPotential":true}`
 	if code, out := next.ask(http.MethodDelete, policyPath+"/odd", unsafe); code != http.StatusOK {
 		t.Fatalf("the row's deletion: %d %s", code, out)
+	}
+	next.eventually("a create", func() error {
+		code, out := next.ask(http.MethodPost, configMapsPath, body)
+		if code != http.StatusCreated {
+			return fmt.Errorf("%d %s", code, out)
+		}
+		return nil
+	})
+}
+
+// TestOpeningUndecoded: what is JSON and none of its kind holds writes back as well, and is deleted like any object. Meanwhile not
+// even an administrator deletes a definition that can be read, which a policy may keep.
+func TestOpeningUndecoded(t *testing.T) {
+	etcd, address := startEtcd(t)
+	options := servertest.Options{Config: server.Config{EtcdServers: []string{address}}}
+	first := newTester(t, options)
+	if code, out := first.request(http.MethodPost, crdPath, kites); code != http.StatusCreated {
+		t.Fatalf("%d %v", code, out)
+	}
+	odd := map[string]string{
+		policyPath:                           `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"odd.example.com","uid":"u1"},"spec":{"failurePolicy":5}}`,
+		"/apis/weir.dev/v1alpha1/policies":   `{"apiVersion":"weir.dev/v1alpha1","kind":"Policy","metadata":{"name":"odd.example.com","uid":"u3"},"spec":{"failurePolicy":5}}`,
+		"/apis/weir.dev/v1alpha1/strategies": `{"apiVersion":"weir.dev/v1alpha1","kind":"Strategy","metadata":{"name":"odd.example.com","uid":"u4"},"spec":5}`,
+		"/apis/weir.dev/v1alpha1/modules":    `{"apiVersion":"weir.dev/v1alpha1","kind":"Module","metadata":{"name":"odd.example.com","uid":"u5"},"spec":5}`,
+	}
+	for path, row := range odd {
+		parts := strings.Split(path, "/") // of /apis/GROUP/VERSION/RESOURCE
+		if _, err := etcd.Client().Put(t.Context(), "/registry/"+parts[2]+"/"+parts[4]+"/odd.example.com", row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	options.NotReady = true
+	next := newTester(t, options)
+	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
+	for path := range odd {
+		if code, out := next.ask(http.MethodPost, configMapsPath, body); code != http.StatusServiceUnavailable {
+			t.Errorf("a create: %d %s", code, out)
+		}
+		if code, out := next.ask(http.MethodDelete, crdPath+"/kites.example.com", ""); code != http.StatusServiceUnavailable {
+			t.Errorf("the deletion of a definition that can be read: %d %s", code, out)
+		}
+		if code, out := next.ask(http.MethodGet, "/readyz/configuration", ""); code != http.StatusInternalServerError || !strings.Contains(out, "none of their kind") {
+			t.Errorf("/readyz/configuration: %d %s", code, out)
+		}
+		if code, out := next.ask(http.MethodDelete, path+"/odd.example.com", ""); code != http.StatusOK {
+			t.Fatalf("the deletion of %s: %d %s", path, code, out)
+		}
 	}
 	next.eventually("a create", func() error {
 		code, out := next.ask(http.MethodPost, configMapsPath, body)

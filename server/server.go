@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -94,7 +95,8 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		starting: newGate("the configuration is being loaded"), stopping: newGate(""),
 	}
 	s.stopping.set(nil)
-	s.opening = newOpening(openingPatience, s.serves)
+	s.opening = newOpening(openingPatience)
+	s.opening.served, s.opening.broken = s.serves, s.brokenDefinition
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -378,6 +380,16 @@ func (s *Server) serves(gr schema.GroupResource) bool {
 	return snapshot.Resource(gr.Group, gr.Resource) != nil
 }
 
+// brokenDefinition reports whether a definition is stored and cannot be read.
+func (s *Server) brokenDefinition(ctx context.Context, name string) bool {
+	getter, ok := s.stored(definitionResource.Group, definitionResource.Resource).(rest.Getter)
+	if !ok {
+		return false
+	}
+	_, err := getter.Get(ctx, name, &metav1.GetOptions{})
+	return apierrors.ReasonForError(err) == metav1.StatusReasonStoreReadError
+}
+
 // stored returns what stores a built-in resource.
 func (s *Server) stored(group, name string) any {
 	snapshot, release := s.loader.Holder().Acquire()
@@ -469,9 +481,9 @@ func (s *Server) start(ctx context.Context, owned *sync.WaitGroup) {
 		run  func(context.Context) error
 		then func()
 	}{
-		{"namespaces", s.bootstrapNamespaces, func() {}},
-		{"configuration", s.loader.WaitReady, func() {}},
+		{"configuration", s.loader.WaitReady, s.opening.loaded},
 		{"strategies", s.bootstrapStrategies, s.opening.ruled},
+		{"namespaces", s.bootstrapNamespaces, func() {}},
 		{"access", s.access.ready, s.opening.opened},
 		{"defaults", func(ctx context.Context) error { return s.followDefaults(ctx, owned) }, func() {}},
 	} {

@@ -10,13 +10,13 @@ import (
 	"weir.dev/weir/server/request"
 )
 
-// withMaxInFlight answers 429 when too many requests are being served. Watches and
+// withMaxInFlight answers 429 when too many requests are being served. Watches, probes and
 // administrators are not counted, so that an operator can always get in.
 func withMaxInFlight(handler http.Handler, reads, writes int, metrics *Metrics) http.Handler {
 	readers, writers := newLimit(reads), newLimit(writes)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.InfoFrom(r.Context())
-		if !ok || isLongRunning(info) {
+		if !ok || isLongRunning(info) || isProbe(info) {
 			handler.ServeHTTP(w, r)
 			return
 		}
@@ -43,6 +43,11 @@ func withMaxInFlight(handler http.Handler, reads, writes int, metrics *Metrics) 
 		defer metrics.inFlight(kind, -1)
 		handler.ServeHTTP(w, r)
 	})
+}
+
+// isProbe reports whether a request asks for the server's health, as upstream's flow schema of that name.
+func isProbe(info *request.Info) bool {
+	return !info.IsResourceRequest && (info.Path == "/healthz" || info.Path == "/livez" || info.Path == "/readyz")
 }
 
 // newLimit returns a semaphore, nil for no limit.

@@ -135,7 +135,7 @@ func validateStrategy(engine policies.Engine, obj *document.Document) (field.Err
 			fmt.Sprintf("must be spec.resource and, behind a dot, spec.group: %q", target.String())))
 	}
 	switch target.Group {
-	case moduleResource.Group, crdResource.Group:
+	case moduleResource.Group, crdResource.Group, validatingPolicies.Group:
 		errs = append(errs, field.Forbidden(field.NewPath("spec", "group"), "configuration kinds are guarded natively, so that no strategy can lock out its own repair"))
 	}
 	_, err = extension.CompileStrategy(engine, &s.Spec, func(name string, _ json.RawMessage) (extension.Guest, error) {

@@ -115,6 +115,7 @@ type Loader struct {
 	policies   *policySet                              // guarded by mu
 	files      *policyFiles                            // its set is guarded by mu; nil: there is no directory
 	seen       seen                                    // guarded by mu
+	undecoded  map[undecodedKey]error                  // guarded by mu; stored objects that are none of their kind
 	// dropped are served no more once the next snapshot is published.
 	dropped []schema.GroupResource // guarded by mu
 }
@@ -173,6 +174,7 @@ func New(cfg Config) (*Loader, error) {
 		first:      map[schema.GroupResource]*rest.Resource{},
 		entries:    map[schema.GroupResource]*entry{},
 		crds:       map[string]*crdState{},
+		undecoded:  map[undecodedKey]error{},
 		modules:    map[string]*moduleState{},
 		strategies: map[schema.GroupResource]*strategyState{},
 		policies:   newPolicySet(policies.Engines{Conditions: cfg.Conditions, Rules: cfg.Engine}),
@@ -264,12 +266,13 @@ func (l *Loader) Run(ctx context.Context) {
 }
 
 // WaitReady waits until everything that the storage knew at the start is in force or was refused,
-// modules included.
+// modules included. It fails where something is stored that is none of its kind.
 func (l *Loader) WaitReady(ctx context.Context) error {
 	if err := l.waitKnown(ctx); err != nil {
 		return err
 	}
 	l.mu.Lock()
+	odd := l.undecodedErrorLocked()
 	var loading []<-chan struct{}
 	for _, m := range l.modules {
 		loading = append(loading, m.settled)
@@ -282,7 +285,7 @@ func (l *Loader) WaitReady(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return odd
 }
 
 // waitKnown waits until every kind has been seen once, so that what is known is published.

@@ -111,6 +111,7 @@ type moduleHandler struct{ *Loader }
 func (h moduleHandler) Replace(objects []*document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forgetUndecodedLocked(moduleResource)
 	seen := map[string]bool{}
 	for _, obj := range objects {
 		seen[rest.MetaOf(obj).Name()] = true
@@ -131,6 +132,7 @@ func (h moduleHandler) Change(e rest.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Type == "DELETED" {
+		h.noteDecodedLocked(moduleResource, rest.MetaOf(e.Object).Name(), nil)
 		h.removeModuleLocked(rest.MetaOf(e.Object).Name())
 		h.publishLocked()
 		return
@@ -141,6 +143,7 @@ func (h moduleHandler) Change(e rest.Event) {
 // applyModuleLocked starts a load when the spec is new.
 func (l *Loader) applyModuleLocked(obj *document.Document) {
 	object, err := decodeModule(obj)
+	l.noteDecodedLocked(moduleResource, rest.MetaOf(obj).Name(), undecoded(err))
 	if err != nil {
 		l.cfg.Logger.Error("stored module cannot be read", "name", rest.MetaOf(obj).Name(), "error", err)
 		return

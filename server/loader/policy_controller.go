@@ -18,6 +18,7 @@ type policyHandler struct {
 func (h policyHandler) Replace(objects []*document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forgetUndecodedLocked(h.resource)
 	seen := map[string]bool{}
 	for _, obj := range objects {
 		seen[rest.MetaOf(obj).Name()] = true
@@ -44,6 +45,7 @@ func (h policyHandler) Change(e rest.Event) {
 	defer h.mu.Unlock()
 	var changed bool
 	if e.Type == "DELETED" {
+		h.noteDecodedLocked(h.resource, rest.MetaOf(e.Object).Name(), nil)
 		changed = h.removeLocked(rest.MetaOf(e.Object).Name())
 	} else {
 		changed = h.applyLocked(e.Object)
@@ -63,6 +65,7 @@ func (h policyHandler) applyLocked(obj *document.Document) (changed bool) {
 	default:
 		changed, err = h.policies.apply(h.resource, obj)
 	}
+	h.noteDecodedLocked(h.resource, rest.MetaOf(obj).Name(), err)
 	switch h.resource {
 	case validatingPolicies, mutatingPolicies:
 		if observed, _ := obj.Get("status", "observedGeneration").Int(); changed || observed != rest.MetaOf(obj).Generation() {

@@ -132,7 +132,7 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 	case validatingPolicies:
 		from := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-			return false, fmt.Errorf("stored policy cannot be read: %w", err)
+			return false, undecoded(fmt.Errorf("stored policy cannot be read: %w", err))
 		}
 		changed, err := s.applyPolicy(policyKey{kind, from.Name}, specVersionOf(obj), func() (*policy.Policy, error) { return policy.FromValidating(s.engines, from) })
 		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
@@ -140,7 +140,7 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 	case mutatingPolicies:
 		from := &admissionregistrationv1.MutatingAdmissionPolicy{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-			return false, fmt.Errorf("stored policy cannot be read: %w", err)
+			return false, undecoded(fmt.Errorf("stored policy cannot be read: %w", err))
 		}
 		changed, err := s.applyPolicy(policyKey{kind, from.Name}, specVersionOf(obj), func() (*policy.Policy, error) { return policy.FromMutating(s.engines, from) })
 		s.policies[policyKey{kind, from.Name}].groups = groupsOf(from.Spec.MatchConstraints, from.Spec.ParamKind)
@@ -148,13 +148,13 @@ func (s *policySet) apply(gr schema.GroupResource, obj *document.Document) (chan
 	case validatingBindings:
 		from := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-			return false, fmt.Errorf("stored binding cannot be read: %w", err)
+			return false, undecoded(fmt.Errorf("stored binding cannot be read: %w", err))
 		}
 		return s.applyBinding(policyKey{kind, from.Name}, bindingState{specVersion: specVersionOf(obj), policy: from.Spec.PolicyName, binding: policy.FromValidatingBinding(from)}), nil
 	case mutatingBindings:
 		from := &admissionregistrationv1.MutatingAdmissionPolicyBinding{}
 		if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-			return false, fmt.Errorf("stored binding cannot be read: %w", err)
+			return false, undecoded(fmt.Errorf("stored binding cannot be read: %w", err))
 		}
 		return s.applyBinding(policyKey{kind, from.Name}, bindingState{specVersion: specVersionOf(obj), policy: from.Spec.PolicyName, binding: policy.FromMutatingBinding(from)}), nil
 	}

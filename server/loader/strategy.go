@@ -64,8 +64,10 @@ type strategyHandler struct{ *Loader }
 func (h strategyHandler) Replace(objects []*document.Document) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.forgetUndecodedLocked(strategyResource)
 	seen := map[schema.GroupResource]bool{}
 	for _, obj := range objects {
+		seen[schema.ParseGroupResource(rest.MetaOf(obj).Name())] = true // its name is that of its target, also where it does not decode
 		if target, _, ok := h.applyStrategyLocked(obj); ok {
 			seen[target] = true
 			h.enqueueStrategyStatus(rest.MetaOf(obj).Name()) // a restored storage may have lost what was written
@@ -85,11 +87,13 @@ func (h strategyHandler) Change(e rest.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if e.Type == "DELETED" {
-		s, err := decodeStrategy(e.Object)
-		if err != nil {
-			return
+		name := rest.MetaOf(e.Object).Name()
+		h.noteDecodedLocked(strategyResource, name, nil)
+		target := schema.ParseGroupResource(name) // as validation has it
+		if s, err := decodeStrategy(e.Object); err == nil {
+			target = strategyTarget(s)
 		}
-		h.removeStrategyLocked(strategyTarget(s))
+		h.removeStrategyLocked(target)
 		h.publishLocked()
 		return
 	}
@@ -101,6 +105,7 @@ func (h strategyHandler) Change(e rest.Event) {
 // applyStrategyLocked brings a Strategy into the state.
 func (l *Loader) applyStrategyLocked(obj *document.Document) (target schema.GroupResource, changed, ok bool) {
 	object, err := decodeStrategy(obj)
+	l.noteDecodedLocked(strategyResource, rest.MetaOf(obj).Name(), undecoded(err))
 	if err != nil {
 		l.cfg.Logger.Error("stored strategy cannot be read", "name", rest.MetaOf(obj).Name(), "error", err)
 		return target, false, false

@@ -27,7 +27,7 @@ type RegoCompiler interface {
 func (l *Loader) applyWeirPolicyLocked(obj *document.Document) (changed bool, err error) {
 	object, err := decodePolicy(obj)
 	if err != nil {
-		return false, err
+		return false, undecoded(err)
 	}
 	key := policyKey{"Policy", object.Name}
 	s := l.policies.policies[key]
@@ -192,7 +192,7 @@ func decodePolicy(obj *document.Document) (*v1alpha1.Policy, error) {
 func (l *Loader) applyWeirBindingLocked(obj *document.Document) (changed bool, err error) {
 	from := &v1alpha1.PolicyBinding{}
 	if err := json.Unmarshal(obj.Bytes(), from); err != nil {
-		return false, unreadable("PolicyBinding", err)
+		return false, undecoded(unreadable("PolicyBinding", err))
 	}
 	b := weirBinding(from)
 	counts, since := l.countedBefore(from)
