@@ -141,7 +141,8 @@ func (c DialConfig) dial(secured *tls.Config, held *heldConns) (*clientv3.Client
 		grpc.WithStaticConnWindowSize(connWindow),
 	}
 	if held != nil {
-		options = append(options, grpc.WithTransportCredentials(&holding{c.credentials(secured), held}))
+		options = append(options, grpc.WithTransportCredentials(&holding{c.credentials(secured), held}),
+			grpc.WithIdleTimeout(0)) // its resolver is made once, see DialMembers
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            c.Endpoints,

@@ -83,6 +83,8 @@ func DialMembers(cfg DialConfig) (*Members, error) {
 		}
 		m.members = append(m.members, &member{endpoint: endpoint, probe: probe})
 	}
+	// Its resolver is made for the first request else, with the endpoints of that time, and no lock guards those.
+	m.client.ActiveConnection().Connect()
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	m.done.Go(func() { m.run(ctx) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 )
@@ -55,5 +56,19 @@ func TestMembersElection(t *testing.T) {
 		if got, want := len(m.client.Endpoints()) == 1, slices.Contains(look.errs, nil) && slices.Contains(look.errs, late); got != want {
 			t.Errorf("look %d: one is asked in place of the other: %t, want %t", i, got, want)
 		}
+	}
+}
+
+// What the looks say of the members is what the client goes by, also where its first request comes at the same time.
+func TestMembersFirstRequest(t *testing.T) {
+	for range 20 {
+		m := judged(t, DialConfig{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var first sync.WaitGroup
+		first.Go(func() { _, _ = m.client.Get(ctx, "x") })
+		m.judge(time.Now(), []error{nil, context.DeadlineExceeded})
+		m.judge(time.Now(), []error{nil, nil})
+		cancel()
+		first.Wait()
 	}
 }
