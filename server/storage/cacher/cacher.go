@@ -63,6 +63,8 @@ type Cacher struct {
 	// following ends the watch that the cache follows, or is about to; nil while there is none.
 	following atomic.Pointer[context.CancelCauseFunc]
 	told      told
+	// direct is how many watches of the storage others have in place of this cache, see watchStorage.
+	direct atomic.Int64
 	// suspect: a comparison has found the cache to be wrong, so nothing of it is kept at the next fill.
 	suspect atomic.Bool
 	// repair is sent to when an object that could not be read may be gone.

@@ -243,6 +243,46 @@ func TestCorruptElsewhere(t *testing.T) {
 	}
 }
 
+// While an object cannot be read, others are watched at the storage by so many as read the past from there. More are to come
+// again, and do when one has left.
+func TestCorruptOfManyWatches(t *testing.T) {
+	store := newFake()
+	putPod(t, store, "a", "x", "", "")
+	putPod(t, store, "b", "x", "", "")
+	c := started(t, store, nil)
+	bad := []*storage.Error{{Code: storage.ErrCodeCorruptObj, Key: podKey("a", "x")}}
+	store.do(func() {
+		store.listErr, store.epochErr, store.getErr = storage.CorruptList(bad, nil), bad[0], map[string]error{bad[0].Key: bad[0]}
+		store.epoch++
+	})
+	for c.trouble.Load() == nil {
+		runtime.Gosched()
+	}
+	opts := selecting(t, "3", "", "")
+	var all []storage.Watcher
+	for range maxPast {
+		all = append(all, mustWatch(t, c, testPrefix+"b/", opts))
+	}
+	for range 3 {
+		if _, err := c.Watch(t.Context(), testPrefix+"b/", opts); storage.CodeOf(err) != storage.ErrCodeNotReady {
+			t.Errorf("one more: %v", err)
+		}
+	}
+	for range 2 { // twice is once
+		all[0].Stop()
+	}
+	all[0] = mustWatch(t, c, testPrefix+"b/", opts)
+	if _, err := c.Watch(t.Context(), testPrefix+"b/", opts); storage.CodeOf(err) != storage.ErrCodeNotReady {
+		t.Errorf("one more, in whose place another has come: %v", err)
+	}
+	for _, w := range all {
+		w.Stop()
+	}
+	if n := c.direct.Load(); n != 0 {
+		t.Errorf("%d watches of the storage, want none", n)
+	}
+}
+
 // TestPast: a cache that has just started gives the events from before its start.
 func TestPast(t *testing.T) {
 	store := newFake()

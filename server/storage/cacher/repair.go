@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
 	"weir.dev/weir/server/storage"
@@ -94,6 +95,33 @@ func (c *Cacher) concerning(f *filter, err error) error {
 		return err
 	}
 	return storage.CorruptList(mine, nil)
+}
+
+// direct is a watch of the storage in place of one of the cache.
+type direct struct {
+	storage.Watcher
+	leave func()
+}
+
+// Stop implements storage.Watcher.
+func (w *direct) Stop() {
+	w.Watcher.Stop()
+	w.leave()
+}
+
+// watchStorage is Watch while the cache cannot be filled.
+func (c *Cacher) watchStorage(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
+	leave := sync.OnceFunc(func() { c.direct.Add(-1) })
+	if c.direct.Add(1) > maxPast {
+		leave()
+		return nil, c.notReady()
+	}
+	w, err := c.config.Storage.Watch(ctx, key, opts)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return &direct{w, leave}, nil
 }
 
 // readable reports that the object of key can be read now, or is gone.

@@ -20,7 +20,8 @@ import (
 // there must be asked for events again and again, else it ends with io.EOF.
 //
 // Objects that cannot be read end the watches of their keys, and those begun until they are repaired, with
-// ErrCodeCorruptObj. Others end with io.EOF when one is found, and are watches of the storage until then.
+// ErrCodeCorruptObj. Others end with io.EOF when one is found, and are watches of the storage until then: so many as may read
+// the past from there, more fail with storage.ErrCodeNotReady.
 func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions) (storage.Watcher, error) {
 	start, ok := c.suffix(key, opts.Recursive)
 	if !ok {
@@ -45,7 +46,7 @@ func (c *Cacher) Watch(ctx context.Context, key string, opts storage.ListOptions
 		// What is watched may be readable; else the storage names what is not.
 		opts.Progress = opts.Progress || opts.Predicate.AllowWatchBookmarks
 		opts.Predicate.GetAttrs = c.config.GetAttrs
-		return c.config.Storage.Watch(ctx, key, opts)
+		return c.watchStorage(ctx, key, opts)
 	default:
 		c.usage.leave()
 		return nil, err
