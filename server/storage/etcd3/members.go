@@ -55,12 +55,13 @@ type member struct {
 	probe *clientv3.Client
 
 	// As the latest look found it; guarded by Members.mu.
-	err      error // nil: it answers
-	failures int   // looks without an answer, on end
-	missed   int   // those of them that another has answered
-	out      bool  // others are asked in its place
-	since    time.Time
-	told     bool // the log says that it does not answer
+	err      error     // nil: it answers
+	failures int       // looks without an answer, on end
+	missed   int       // those of them that another has answered
+	out      bool      // others are asked in its place
+	since    time.Time // the first look of missed
+	told     bool      // the log says that it does not answer
+	toldAt   time.Time // when it said so last
 }
 
 // DialMembers returns an etcd elsewhere, asked until Close. It does not wait for a connection.
@@ -250,17 +251,20 @@ func (m *Members) judge(began time.Time, errs []error) bool {
 			each.failures, each.missed = 0, 0
 			if each.told {
 				each.told = false
-				m.logger.Info("etcd member answers again", "endpoint", each.endpoint, "after", time.Since(each.since).Round(time.Millisecond))
+				m.logger.Info("etcd member answers again", "endpoint", each.endpoint, "after", began.Sub(each.since).Round(time.Millisecond))
 			}
 		} else {
 			each.failures++
 			if answers > 0 { // else it may be the members that have no leader, and this one is well
-				each.missed++
+				if each.missed++; each.missed == 1 {
+					each.since = began
+				}
 			}
 			well = well && each.failures >= memberLost
 		}
-		if out && !each.told {
-			each.told, each.since = true, began
+		// One that hovers about the bound is told of once a minute.
+		if out && !each.told && (each.toldAt.IsZero() || began.Sub(each.toldAt) >= downTold) {
+			each.told, each.toldAt = true, began
 			m.logger.Warn("etcd member does not answer: others are asked", "endpoint", each.endpoint, "error", each.err)
 		}
 		if !out {

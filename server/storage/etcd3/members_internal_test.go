@@ -1,9 +1,12 @@
 package etcd3
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -70,5 +73,35 @@ func TestMembersFirstRequest(t *testing.T) {
 		m.judge(time.Now(), []error{nil, nil})
 		cancel()
 		first.Wait()
+	}
+}
+
+// A member that is late at every other look is in the log once a minute, and one that stays away after that too.
+func TestMembersHover(t *testing.T) {
+	log := &bytes.Buffer{}
+	m := judged(t, DialConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
+	lines := func(text string) int { return strings.Count(log.String(), text) }
+	now := time.Now()
+	look := func(second error) {
+		now = now.Add(time.Second)
+		m.judge(now, []error{nil, second})
+	}
+	const minutes = 3
+	for range minutes * 30 {
+		look(context.DeadlineExceeded)
+		look(nil)
+	}
+	if out, in := lines("does not answer"), lines("answers again"); out != minutes || in != minutes {
+		t.Errorf("in %d minutes the log says %d times that it does not answer, and %d times that it does", minutes, out, in)
+	}
+	look(context.DeadlineExceeded) // a minute after the last line
+	look(nil)
+	log.Reset()
+	for range 90 {
+		look(context.DeadlineExceeded)
+	}
+	look(nil)
+	if out, in := lines("does not answer"), lines("after=1m30s"); out != 1 || in != 1 {
+		t.Errorf("of one that is away for some time the log says %q", log)
 	}
 }
