@@ -98,7 +98,10 @@ func ValidEndpoint(endpoint string) error {
 			return fmt.Errorf("endpoint %q has no path", endpoint)
 		}
 		return nil
-	case scheme != "http" && scheme != "https":
+	case !hasScheme(endpoint, "http") && !hasScheme(endpoint, "https"):
+		if strings.Contains(endpoint, "@") { // as below
+			return errors.New("the scheme of an endpoint is none of http, https and unix")
+		}
 		return fmt.Errorf("endpoint %q: its scheme is none of http, https and unix", endpoint)
 	}
 	u, err := url.Parse("http://" + rest)
@@ -109,6 +112,12 @@ func ValidEndpoint(endpoint string) error {
 		return fmt.Errorf("endpoint %q has no host", endpoint)
 	}
 	return nil
+}
+
+// hasScheme reports whether an endpoint has a scheme, which may be written in any case where it is http or https.
+func hasScheme(endpoint, scheme string) bool {
+	got, _, ok := strings.Cut(endpoint, "://")
+	return ok && strings.EqualFold(got, scheme)
 }
 
 // Dial returns a client. It does not wait for a connection: a Store's Ping tells
@@ -173,7 +182,7 @@ func redial() grpc.DialOption {
 // credentials are those that etcd's client takes: what the first endpoint is goes for all.
 func (c DialConfig) credentials(secured *tls.Config) credentials.TransportCredentials {
 	first := c.Endpoints[0]
-	if strings.HasPrefix(first, "http://") || secured == nil && !strings.HasPrefix(first, "unixs:") {
+	if hasScheme(first, "http") || secured == nil && !strings.HasPrefix(first, "unixs:") {
 		return insecure.NewCredentials()
 	}
 	return credentials.NewTLS(secured)
@@ -183,7 +192,7 @@ func (c DialConfig) credentials(secured *tls.Config) credentials.TransportCreden
 func (c DialConfig) tls() (*tls.Config, error) {
 	secure := c.CAFile != "" || c.CertFile != ""
 	for _, e := range c.Endpoints {
-		secure = secure || strings.HasPrefix(e, "https://")
+		secure = secure || hasScheme(e, "https")
 	}
 	if !secure {
 		return nil, nil

@@ -3,6 +3,7 @@ package etcd3
 import (
 	"context"
 	"net"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -50,12 +51,14 @@ func authority(endpoint string) string {
 	if strings.HasPrefix(endpoint, "unix:") || strings.HasPrefix(endpoint, "unixs:") {
 		return ""
 	}
-	_, host, ok := strings.Cut(endpoint, "://")
-	if !ok {
+	if !strings.Contains(endpoint, "://") {
 		return endpoint
 	}
-	host, _, _ = strings.Cut(host, "/")
-	return host
+	u, err := url.Parse(endpoint)
+	if err != nil { // ValidEndpoint refuses it
+		return endpoint
+	}
+	return u.Host
 }
 
 // holding are credentials that hold the connections on which they have shaken hands.

@@ -3,6 +3,7 @@ package etcd3
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"slices"
@@ -103,5 +104,41 @@ func TestMembersHover(t *testing.T) {
 	look(nil)
 	if out, in := lines("does not answer"), lines("after=1m30s"); out != 1 || in != 1 {
 		t.Errorf("of one that is away for some time the log says %q", log)
+	}
+}
+
+// The scheme of an endpoint says how it is spoken to, and what follows it what its connections are known by, as for etcd's client.
+func TestEndpoints(t *testing.T) {
+	ca := &tls.Config{MinVersion: tls.VersionTLS12}
+	tests := []struct {
+		endpoint       string
+		secured        *tls.Config // by other endpoints
+		authority, say string
+	}{
+		{"h:1", nil, "h:1", "insecure"},
+		{"h:1", ca, "h:1", "tls"},
+		{"http://h:1", ca, "h:1", "insecure"},
+		{"HTTP://h:1", ca, "h:1", "insecure"},
+		{"https://h:1/", nil, "h:1", "tls"},
+		{"HTTPS://[::1]:1", nil, "[::1]:1", "tls"},
+		{"https://h:1?a=b", nil, "h:1", "tls"},
+		{"unix:///h", nil, "", "insecure"},
+	}
+	for _, tc := range tests {
+		c := DialConfig{Endpoints: []string{tc.endpoint}}
+		secured, err := c.prepare()
+		if err != nil {
+			t.Errorf("%s: %v", tc.endpoint, err)
+			continue
+		}
+		if secured == nil {
+			secured = tc.secured
+		}
+		if got := c.credentials(secured).Info().SecurityProtocol; got != tc.say {
+			t.Errorf("%s: spoken to is %s, want %s", tc.endpoint, got, tc.say)
+		}
+		if got := authority(tc.endpoint); got != tc.authority {
+			t.Errorf("%s: its connections are %q's, want %q", tc.endpoint, got, tc.authority)
+		}
 	}
 }

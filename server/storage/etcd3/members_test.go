@@ -315,12 +315,13 @@ func TestMembersCause(t *testing.T) {
 }
 
 func TestValidEndpoint(t *testing.T) {
-	for _, endpoint := range []string{"127.0.0.1:2379", "etcd:2379", "http://etcd:2379", "https://[::1]:2379", "unix:///run/etcd.sock", "unix:etcd.sock", "unixs://etcd.sock"} {
+	for _, endpoint := range []string{"127.0.0.1:2379", "etcd:2379", "http://etcd:2379", "https://[::1]:2379", "HTTPS://etcd:2379", "unix:///run/etcd.sock", "unix:etcd.sock", "unixs://etcd.sock"} {
 		if err := etcd3.ValidEndpoint(endpoint); err != nil {
 			t.Errorf("%s: %v", endpoint, err)
 		}
 	}
-	for _, endpoint := range []string{"", "ftp://x", "http://", "https://:2379", "unix://", "http://a b", "http://u:secret@etcd:2379"} {
+	for _, endpoint := range []string{"", "ftp://x", "http://", "https://:2379", "unix://", "http://a b", "http://u:secret@etcd:2379",
+		"etcd://u:secret@etcd:2379", "u:secret@://etcd", "UNIX:///run/etcd.sock"} {
 		if err := etcd3.ValidEndpoint(endpoint); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", endpoint, err)
 		}
