@@ -103,6 +103,8 @@ type Config struct {
 	MaxRequestsInFlight, MaxMutatingRequestsInFlight int
 	// RequestTimeout bounds a request. Default DefaultRequestTimeout.
 	RequestTimeout time.Duration
+	// OpeningPatience is how long after its start requests may wait for what decides on them. Default DefaultOpeningPatience.
+	OpeningPatience time.Duration
 	// ShutdownTimeout bounds the drain. Default DefaultShutdownTimeout.
 	ShutdownTimeout time.Duration
 
@@ -140,6 +142,9 @@ func (c *Config) Complete() {
 	c.Audit.Complete()
 	if c.RequestTimeout == 0 {
 		c.RequestTimeout = DefaultRequestTimeout
+	}
+	if c.OpeningPatience == 0 {
+		c.OpeningPatience = DefaultOpeningPatience
 	}
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = DefaultShutdownTimeout

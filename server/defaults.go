@@ -95,10 +95,14 @@ func (d *defaults) run(ctx context.Context) {
 	}
 }
 
-// waitFollowing waits until all is seen that becomes of the objects from then on.
+// waitFollowing waits until all is seen that becomes of the objects from then on. Of a resource of which something cannot be read
+// that is not before it is mended: no start waits for it.
 func (d *defaults) waitFollowing(ctx context.Context) error {
-	for _, f := range d.followers {
-		if err := f.WaitSynced(ctx); err != nil {
+	for gr, f := range d.followers {
+		err := f.WaitKnown(ctx)
+		if unreadable := (*rest.UnreadableError)(nil); errors.As(err, &unreadable) {
+			d.logger.WarnContext(ctx, "default objects that are lost are not made again until others of their resource can be read", "resource", gr, "error", err)
+		} else if err != nil {
 			return err
 		}
 	}

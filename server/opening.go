@@ -19,9 +19,8 @@ import (
 	"weir.dev/weir/server/request"
 )
 
-// openingPatience is how long after its start a server lets requests wait for what decides on them, as upstream's admission
-// does.
-const openingPatience = 10 * time.Second
+// DefaultOpeningPatience is that of upstream's admission.
+const DefaultOpeningPatience = 10 * time.Second
 
 // opening keeps a server that starts from answering without what decides on a request: nothing is written before all
 // policies and strategies are in force, and no resource is said not to exist before all definitions are known.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"weir.dev/weir/server"
 	"weir.dev/weir/server/servertest"
@@ -38,7 +39,7 @@ func TestOpening(t *testing.T) {
 			t.Fatalf("%s: %d %s", path, code, out)
 		}
 	}
-	options.NotReady = true
+	options.NotReady, options.Config.OpeningPatience = true, 5*time.Minute
 	for round := range 3 {
 		next := newTester(t, options)
 		var asking sync.WaitGroup
@@ -72,7 +73,7 @@ func TestOpeningUnreadable(t *testing.T) {
 	if _, err := etcd.Client().Put(t.Context(), "/registry/admissionregistration.k8s.io/validatingadmissionpolicies/odd", "{not json"); err != nil {
 		t.Fatal(err)
 	}
-	options.NotReady = true
+	options.NotReady, options.Config.OpeningPatience = true, time.Second
 	next := newTester(t, options)
 	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	code, out := next.ask(http.MethodPost, configMapsPath, body)
@@ -87,6 +88,16 @@ func TestOpeningUnreadable(t *testing.T) {
 			t.Errorf("%s: %d %s", path, code, out)
 		}
 	}
+	next.eventually("the cause in /readyz", func() error {
+		if code, out := next.ask(http.MethodGet, "/readyz/configuration", ""); code != http.StatusInternalServerError || !strings.Contains(out, "validatingadmissionpolicies/odd") {
+			return fmt.Errorf("%d %s", code, out)
+		}
+		return nil
+	})
+	// A write that mends something is told that it stands, instead of waiting for what cannot come.
+	if code, out := next.ask(http.MethodPost, policyPath, noConfigMaps); code != http.StatusInternalServerError || !strings.Contains(out, "is stored, but not in force") {
+		t.Errorf("a write of the configuration: %d %s", code, out)
+	}
 	const unsafe = `{"apiVersion":"v1","kind":"DeleteOptions","ignoreStoreReadErrorWithClusterBreakingPotential":true}`
 	if code, out := next.ask(http.MethodDelete, policyPath+"/odd", unsafe); code != http.StatusOK {
 		t.Fatalf("the row's deletion: %d %s", code, out)
@@ -98,6 +109,17 @@ func TestOpeningUnreadable(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestOpeningUnreadableRole: a role that cannot be read grants nothing, and keeps no server from its start.
+func TestOpeningUnreadableRole(t *testing.T) {
+	etcd, address := startEtcd(t)
+	options := servertest.Options{Config: server.Config{EtcdServers: []string{address}}}
+	newTester(t, options)
+	if _, err := etcd.Client().Put(t.Context(), "/registry/rbac.authorization.k8s.io/clusterroles/odd", "{not json"); err != nil {
+		t.Fatal(err)
+	}
+	newTester(t, options) // is ready
 }
 
 // TestOpeningUndecoded: what is JSON and none of its kind holds writes back as well, and is deleted like any object. Meanwhile not
@@ -121,7 +143,7 @@ func TestOpeningUndecoded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	options.NotReady = true
+	options.NotReady, options.Config.OpeningPatience = true, time.Second
 	next := newTester(t, options)
 	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"}}`
 	for path := range odd {
@@ -131,9 +153,12 @@ func TestOpeningUndecoded(t *testing.T) {
 		if code, out := next.ask(http.MethodDelete, crdPath+"/kites.example.com", ""); code != http.StatusServiceUnavailable {
 			t.Errorf("the deletion of a definition that can be read: %d %s", code, out)
 		}
-		if code, out := next.ask(http.MethodGet, "/readyz/configuration", ""); code != http.StatusInternalServerError || !strings.Contains(out, "none of their kind") {
-			t.Errorf("/readyz/configuration: %d %s", code, out)
-		}
+		next.eventually("the cause in /readyz", func() error {
+			if code, out := next.ask(http.MethodGet, "/readyz/configuration", ""); code != http.StatusInternalServerError || !strings.Contains(out, "none of their kind") {
+				return fmt.Errorf("%d %s", code, out)
+			}
+			return nil
+		})
 		if code, out := next.ask(http.MethodDelete, path+"/odd.example.com", ""); code != http.StatusOK {
 			t.Fatalf("the deletion of %s: %d %s", path, code, out)
 		}

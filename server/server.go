@@ -95,7 +95,7 @@ func New(ctx context.Context, config Config) (_ *Server, err error) {
 		starting: newGate("the configuration is being loaded"), stopping: newGate(""),
 	}
 	s.stopping.set(nil)
-	s.opening = newOpening(openingPatience)
+	s.opening = newOpening(config.OpeningPatience)
 	s.opening.served, s.opening.broken = s.serves, s.brokenDefinition
 	defer func() {
 		if err != nil {

@@ -288,10 +288,11 @@ func (l *Loader) WaitReady(ctx context.Context) error {
 	return odd
 }
 
-// waitKnown waits until every kind has been seen once, so that what is known is published.
+// waitKnown waits until every kind has been seen once, so that what is known is published. It returns a rest.UnreadableError
+// where that cannot come.
 func (l *Loader) waitKnown(ctx context.Context) error {
 	for _, f := range l.followers() {
-		if err := f.WaitSynced(ctx); err != nil {
+		if err := f.WaitKnown(ctx); err != nil {
 			return err
 		}
 	}

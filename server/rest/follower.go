@@ -201,6 +201,16 @@ func (f *Follower) WaitSynced(ctx context.Context) error {
 	return f.wait(ctx, func() (bool, error) { return f.synced, nil })
 }
 
+// WaitKnown is WaitSynced where what is stored can be read: an UnreadableError, not WithoutUnreadable, where it cannot.
+func (f *Follower) WaitKnown(ctx context.Context) error {
+	return f.wait(ctx, func() (bool, error) {
+		if !f.synced && f.unreadable > 0 {
+			return false, &UnreadableError{f.why}
+		}
+		return f.synced, nil
+	})
+}
+
 // WaitFor waits until the handler has returned from the event of resourceVersion, which must be
 // that of a write to this resource. It returns an UnreadableError where no event comes as something stored cannot be read.
 func (f *Follower) WaitFor(ctx context.Context, resourceVersion string) error {
