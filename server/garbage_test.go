@@ -432,6 +432,11 @@ func TestGarbageOfDefinitions(t *testing.T) {
 	child := all.configMap("default", "child", ownedBy(owner, true))
 	all.delete(crd, metav1.DeletePropagationBackground)
 	all.awaitGone(crd, child)
+	// The definition goes a moment before it is known: until then its kind is served, and its objects are known to be gone.
+	all.eventually("its kind is not served", func() error {
+		code, _ := all.request(http.MethodGet, "/apis/example.com/v1/namespaces/default/widgets", "")
+		return unless(code == http.StatusNotFound)
+	})
 
 	late := all.configMap("default", "late", ownedBy(owner, true))
 	all.settle("default")
