@@ -280,6 +280,7 @@ func TestMaxInFlight(t *testing.T) {
 		{"another write", "alice", "POST", "/api/v1/nodes", 429},
 		{"a watch is not counted", "alice", "GET", "/api/v1/nodes?watch=1", 200},
 		{"an administrator gets in", "root", "GET", "/api/v1/nodes", 200},
+		{"a probe is not counted", "alice", "GET", "/livez", 200},
 	}
 	for _, tc := range tests {
 		t.Run(tc.name, func(t *testing.T) {

@@ -16,16 +16,7 @@ func TestCork(t *testing.T) {
 	}
 	l := Listener(inner)
 	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	client, accepted := connect(t, l)
 	c, ok := accepted.(*corkedConn)
 	if !ok {
 		t.Skipf("%T: writes wait for the socket here", accepted)
@@ -89,4 +80,19 @@ func TestCork(t *testing.T) {
 	if err != errNotTaken {
 		t.Error(err)
 	}
+}
+
+// connect returns both ends of a connection to l, until the test ends.
+func connect(t *testing.T, l net.Listener) (client, accepted net.Conn) {
+	t.Helper()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if accepted, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = accepted.Close() })
+	return client, accepted
 }

@@ -26,16 +26,7 @@ func TestWriteAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	accepted, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer accepted.Close()
+	client, accepted := connect(t, l)
 	c := &pacedConn{Conn: lateConn{accepted.(*net.TCPConn)}}
 	if _, ok := newCorkedConn(c).(*corkedConn); !ok {
 		t.Skip("there is no way here to write to a socket without waiting for it")

@@ -107,6 +107,8 @@ func TestStrategyGuard(t *testing.T) {
 			`metadata.name: Invalid value: "widgets": must be spec.resource and, behind a dot, spec.group: "widgets.example.com"`},
 		{"a configuration kind", "modules.weir.dev", `{"group":"weir.dev","resource":"modules","layers":[]}`,
 			`spec.group: Forbidden: configuration kinds are guarded natively, so that no strategy can lock out its own repair`},
+		{"policies", "validatingadmissionpolicies.admissionregistration.k8s.io", `{"group":"admissionregistration.k8s.io","resource":"validatingadmissionpolicies","layers":[]}`,
+			`spec.group: Forbidden: configuration kinds are guarded natively, so that no strategy can lock out its own repair`},
 		{"definitions", "customresourcedefinitions.apiextensions.k8s.io", `{"group":"apiextensions.k8s.io","resource":"customresourcedefinitions","layers":[]}`,
 			`spec.group: Forbidden: configuration kinds are guarded natively, so that no strategy can lock out its own repair`},
 		{"layers without a name or anything else", "pods", `{"group":"","resource":"pods","layers":[{"name":""},{"name":"a","module":{"name":"m"}},{"name":"a","module":{"name":"m"}}]}`,

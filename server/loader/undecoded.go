@@ -29,8 +29,7 @@ type undecodedKey struct {
 }
 
 // noteDecodedLocked remembers stored policies, bindings, strategies and modules that do not decode: a server does not start
-// without what they would have decided. A definition that does not is only not served.
-// err is nil for what decodes, or is deleted.
+// without what they would have decided. A definition that does not is only not served. err is nil for what decodes, or is deleted.
 func (l *Loader) noteDecodedLocked(gr schema.GroupResource, name string, err error) {
 	key := undecodedKey{gr, name}
 	if e := (*undecodedError)(nil); errors.As(err, &e) {
